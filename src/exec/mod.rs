@@ -1,0 +1,1 @@
+//! Runs a job spec: start order, readiness, teardown, typed events. Knows no YAML and no arm.

@@ -1,0 +1,13 @@
+//! A build tool whose artefacts are benchmark results.
+
+pub mod cli;
+pub mod config;
+pub mod exec;
+pub mod ids;
+pub mod lock;
+pub mod matrix;
+pub mod recipe;
+pub mod result;
+pub mod sim;
+pub mod spec;
+pub mod store;

@@ -1,0 +1,1 @@
+//! Raw per-request rows and counters to metrics, gates and verdicts.

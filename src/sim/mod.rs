@@ -1,0 +1,1 @@
+//! The rehearsal's cast: engine, router, KV store and replay client.

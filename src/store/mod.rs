@@ -1,0 +1,1 @@
+//! Results under their hash, as an OCI image layout.
