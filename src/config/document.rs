@@ -3,20 +3,21 @@
 //! serde would stop at the first fault and forget where values stood; loaders instead walk this tree, collect all the
 //! faults of a file, and keep the places. Scalars stay text: [`Node::resolve`] says how YAML 1.1 reads a plain one,
 //! so `1.10` is known to be a float (and can be refused where a version belongs) and `904e4` stays text.
-//! Anchors and aliases are expanded, within a bound. This file knows no schema.
+//! Anchors, aliases and merge keys (`<<`) are expanded by [`super::builder`], within a bound. This file knows no schema.
 
-use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span};
+use granit_parser::{Parser, ScanError};
 
+use super::builder::Builder;
 use super::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 
 /// The largest input that is read, in bytes. Real master files are 400 KB.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// How many nodes aliases may add to a document before it is taken for a bomb.
-const MAX_ALIASED_NODES: usize = 100_000;
+/// How deep collections may nest. Real files nest 7 deep.
+const MAX_DEPTH: usize = 64;
 
 /// A value and where it stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +98,11 @@ impl Node {
             Value::Scalar { text, plain: false } => Some(Scalar::Text(text)),
             _ => None,
         }
+    }
+
+    /// True for a scalar without quotes: it alone can be null, a boolean or a number.
+    pub fn is_plain(&self) -> bool {
+        matches!(&self.value, Value::Scalar { plain: true, .. })
     }
 
     /// True for a null scalar.
@@ -181,10 +187,52 @@ pub fn resolve_plain(text: &str) -> Scalar<'_> {
     Scalar::Text(text)
 }
 
+/// Reads a file whole, under the path as given.
+///
+/// # Errors
+/// A file that cannot be read, is larger than [`MAX_BYTES`], or is not UTF-8 (at the place of the first bad byte).
+pub fn read(path: &Path) -> Result<Arc<Source>, Diagnostics> {
+    let name = path.display().to_string();
+    let unreadable = |error: std::io::Error| {
+        let fault = Diagnostic::new(format!("cannot read {name}: {}", plain_reason(&error)));
+        Diagnostics::from(match error.kind() {
+            std::io::ErrorKind::NotFound => fault.help("check the path; relative paths start at the working directory"),
+            _ => fault,
+        })
+    };
+    let size = std::fs::metadata(path).map_err(unreadable)?.len();
+    if size > MAX_BYTES as u64 {
+        return Err(too_large(&name, size).into());
+    }
+    let bytes = std::fs::read(path).map_err(unreadable)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
+            Err(Diagnostic::at(&place(&source, at..at), "the file is not UTF-8")
+                .label(format!("the byte 0x{byte:02x}"))
+                .help("save the file as UTF-8")
+                .into())
+        }
+    }
+}
+
+/// The operating system's words without its error number.
+fn plain_reason(error: &std::io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_lowercase(),
+        None => text,
+    }
+}
+
 /// Parses a source that must hold exactly one document.
 ///
 /// # Errors
-/// Syntax faults, a second document, duplicate or composite keys, unknown or exploding aliases, tags: at their places.
+/// Syntax faults, a second document, duplicate or composite keys, unknown or exploding aliases, tags, tabs, control
+/// characters: at their places.
 pub fn parse(source: &Arc<Source>) -> Result<Node, Diagnostics> {
     let documents = parse_all(source)?;
     let mut documents = documents.into_iter();
@@ -199,43 +247,47 @@ pub fn parse(source: &Arc<Source>) -> Result<Node, Diagnostics> {
     }
 }
 
-fn place(source: &Arc<Source>, span: std::ops::Range<usize>) -> Place {
+/// A place in a source.
+pub(super) fn place(source: &Arc<Source>, span: std::ops::Range<usize>) -> Place {
     Place { source: Arc::clone(source), span }
+}
+
+fn too_large(name: &str, size: u64) -> Diagnostic {
+    Diagnostic::new(format!("{name} has {} MiB; at most {} MiB are read", size >> 20, MAX_BYTES >> 20))
 }
 
 fn parse_all(source: &Arc<Source>) -> Result<Vec<Node>, Diagnostics> {
     if source.text.len() > MAX_BYTES {
-        return Err(Diagnostic::new(format!(
-            "{}: {} MiB of YAML; at most {} MiB are read",
-            source.name,
-            source.text.len() >> 20,
-            MAX_BYTES >> 20
-        ))
-        .into());
+        return Err(too_large(&source.name, source.text.len() as u64).into());
     }
-    let options = granit_parser::options! { emit_comments: false, flow_nesting_limit: 64, block_nesting_limit: 64 };
-    let mut builder = Builder {
-        source,
-        open: Vec::new(),
-        anchors: HashMap::new(),
-        aliased: 0,
-        done: Vec::new(),
-        faults: Diagnostics::default(),
-    };
+    if let Some((at, control)) = source.text.char_indices().find(|(_, c)| is_control(*c)) {
+        let fault = Diagnostic::at(
+            &place(source, at..at + control.len_utf8()),
+            format!("a control character, U+{:04X}", u32::from(control)),
+        );
+        return Err(fault.help("remove it; in double quotes it can be written as an escape").into());
+    }
+    let options =
+        granit_parser::options! { emit_comments: false, flow_nesting_limit: MAX_DEPTH, block_nesting_limit: MAX_DEPTH };
+    let mut builder = Builder::new(source);
     for step in Parser::new_from_str_with_options(&source.text, options) {
         match step {
             Ok((event, span)) => builder.event(event, span),
             Err(error) => {
-                builder.faults.push(syntax(source, &error));
+                builder.fault(syntax(source, &error));
                 break;
             }
         }
-        if builder.aliased > MAX_ALIASED_NODES {
+        if builder.exploded() {
             break;
         }
     }
-    let Builder { done, faults, .. } = builder;
-    faults.or(done)
+    builder.finish()
+}
+
+/// What YAML does not allow in a stream at all.
+fn is_control(c: char) -> bool {
+    matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
 }
 
 fn syntax(source: &Arc<Source>, error: &ScanError) -> Diagnostic {
@@ -246,120 +298,200 @@ fn syntax(source: &Arc<Source>, error: &ScanError) -> Diagnostic {
     if tab { fault.help("indent with spaces; YAML forbids tabs") } else { fault }
 }
 
-/// Collections under construction, innermost last.
-struct Builder<'s> {
-    source: &'s Arc<Source>,
-    open: Vec<Open>,
-    anchors: HashMap<usize, (Node, usize)>,
-    aliased: usize,
-    done: Vec<Node>,
-    faults: Diagnostics,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The entries of an open mapping, and where each key first stood.
-type Entries = (Vec<(Node, Node)>, HashMap<String, Place>);
+    fn tree(text: &str) -> Node {
+        parse(&Source::new("t.yaml", text)).unwrap_or_else(|faults| panic!("{faults}\n{text}"))
+    }
 
-struct Open {
-    start: usize,
-    anchor: usize,
-    items: Vec<Node>,
-    entries: Option<Entries>,
-    key: Option<Node>,
-}
+    fn refusal(text: &str) -> String {
+        parse(&Source::new("t.yaml", text)).map_or_else(|faults| faults.to_string(), |node| format!("read: {node:?}"))
+    }
 
-impl Builder<'_> {
-    fn event(&mut self, event: Event<'_>, span: Span) {
-        let range = span.byte_range().unwrap_or(0..0);
-        match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                if let Some(tag) = tag {
-                    self.faults.push(
-                        Diagnostic::at(&place(self.source, range.clone()), format!("the tag `{tag}` is not read here"))
-                            .help("remove it; quote the value to make it a string"),
-                    );
-                }
-                let value = Value::Scalar { text: text.into_owned(), plain: style == ScalarStyle::Plain };
-                self.finish(Node { place: place(self.source, range), value }, anchor);
-            }
-            Event::SequenceStart(_, anchor, _) => self.open(range.start, anchor, false),
-            Event::MappingStart(_, anchor, _) => self.open(range.start, anchor, true),
-            Event::SequenceEnd | Event::MappingEnd => {
-                if let Some(open) = self.open.pop() {
-                    let value = match open.entries {
-                        Some((entries, _)) => Value::Map(entries),
-                        None => Value::List(open.items),
-                    };
-                    let end = range.end.max(open.start);
-                    self.finish(Node { place: place(self.source, open.start..end), value }, open.anchor);
-                }
-            }
-            Event::Alias(id) => match self.anchors.get(&id) {
-                Some((node, size)) => {
-                    self.aliased += size;
-                    if self.aliased > MAX_ALIASED_NODES {
-                        let fault =
-                            Diagnostic::at(&place(self.source, range), "aliases expand to more than 100,000 nodes");
-                        self.faults.push(fault.help("write the values out, or share them in smaller parts"));
-                    } else {
-                        let node = node.clone();
-                        self.finish(node, 0);
-                    }
-                }
-                None => {
-                    let fault = Diagnostic::at(&place(self.source, range), "an alias inside the node that it names");
-                    self.faults.push(fault.help("a YAML value cannot contain itself"));
-                }
-            },
-            _ => {}
+    /// The marked text of a node.
+    fn marked(node: &Node) -> &str {
+        &node.place.source.text[node.place.span.clone()]
+    }
+
+    #[test]
+    fn scalars_read_as_yaml_1_1_reads_them() {
+        use Scalar::{Bool, Float, Integer, Null, OddInteger, Text};
+        for (text, expected) in [
+            ("", Null),
+            ("~", Null),
+            ("Null", Null),
+            ("nULL", Text("nULL")),
+            ("none", Text("none")),
+            ("yes", Bool(true)),
+            ("OFF", Bool(false)),
+            ("y", Text("y")),
+            ("0", Integer("0")),
+            ("3_095_781", Integer("3_095_781")),
+            ("-12", Integer("-12")),
+            ("+1", Integer("+1")),
+            ("_1", Text("_1")),
+            ("010", OddInteger("010")),
+            ("0o10", Text("0o10")),
+            ("0x1F", OddInteger("0x1F")),
+            ("0b101", OddInteger("0b101")),
+            ("1:30", OddInteger("1:30")),
+            ("1:60", Text("1:60")),
+            ("0123489", Text("0123489")),
+            ("1.10", Float("1.10")),
+            ("1.2.1", Text("1.2.1")),
+            ("1.", Float("1.")),
+            (".5", Float(".5")),
+            (".", Text(".")),
+            ("1e3", Text("1e3")),
+            ("904e4", Text("904e4")),
+            ("71e001", Text("71e001")),
+            ("1.0e3", Text("1.0e3")),
+            ("1.0e+3", Float("1.0e+3")),
+            ("-.inf", Float("-.inf")),
+            (".NaN", Float(".NaN")),
+            ("1:30.5", Float("1:30.5")),
+            ("904e4ec", Text("904e4ec")),
+        ] {
+            assert_eq!(resolve_plain(text), expected, "{text}");
         }
     }
 
-    fn open(&mut self, start: usize, anchor: usize, map: bool) {
-        let entries = map.then(Default::default);
-        self.open.push(Open { start, anchor, items: Vec::new(), entries, key: None });
+    #[test]
+    fn quotes_make_text() {
+        let node = tree("a: '1.10'\nb: \"true\"\nc: |\n  12\n");
+        for (key, text) in [("a", "1.10"), ("b", "true"), ("c", "12\n")] {
+            assert_eq!(node.get(key).and_then(Node::resolve), Some(Scalar::Text(text)));
+        }
     }
 
-    fn finish(&mut self, node: Node, anchor: usize) {
-        if anchor != 0 {
-            let size = size(&node);
-            self.anchors.insert(anchor, (node.clone(), size));
+    #[test]
+    fn a_collection_ends_with_its_last_child() {
+        let node = tree("a:\n  b: 1\n  c:\n  - x\n  - y\n\n# comment\nd: {e: [1, 2], f: 3}  # end\ng:\nh: \"q\"\n");
+        let at = |key: &str| node.get(key).map(marked);
+        assert_eq!(at("a"), Some("b: 1\n  c:\n  - x\n  - y"));
+        assert_eq!(node.get("a").and_then(|a| a.get("c")).map(marked), Some("- x\n  - y"));
+        assert_eq!(at("d"), Some("{e: [1, 2], f: 3}"));
+        assert_eq!(at("h"), Some("\"q\""));
+        let empty = node.get("g").map(|g| g.place.to_string());
+        assert_eq!(empty.as_deref(), Some("t.yaml:9:2"));
+    }
+
+    #[test]
+    fn line_ends_and_marks_do_not_matter() {
+        let plain = tree("a:\n- {b: x, c: 12}\nd: text");
+        let shape = |node: &Node| format!("{:?}", strip(node));
+        for other in [
+            "a:\r\n- {b: x, c: 12}\r\nd: text\r\n",
+            "\u{feff}a:\n- {b: x, c: 12}\nd: text\n",
+            "---\na: # c\n- {b: x, # c\n   c: 12}\n\n\nd:    text\n...\n",
+        ] {
+            assert_eq!(shape(&tree(other)), shape(&plain), "{other:?}");
         }
-        let Some(open) = self.open.last_mut() else {
-            self.done.push(node);
-            return;
+        let crlf = tree("a: 1\r\nb: xyz\r\n");
+        assert_eq!(crlf.get("b").map(marked), Some("xyz"));
+        assert_eq!(crlf.get("b").map(|b| b.place.to_string()).as_deref(), Some("t.yaml:2:4"));
+        let bom = tree("\u{feff}a: é\nb: xyz");
+        assert_eq!(bom.get("b").map(marked), Some("xyz"));
+    }
+
+    #[derive(Debug)]
+    #[allow(dead_code)] // compared through Debug
+    enum Bare {
+        Scalar(String),
+        List(Vec<Bare>),
+        Map(Vec<(Bare, Bare)>),
+    }
+
+    fn strip(node: &Node) -> Bare {
+        match &node.value {
+            Value::Scalar { text, .. } => Bare::Scalar(text.clone()),
+            Value::List(items) => Bare::List(items.iter().map(strip).collect()),
+            Value::Map(entries) => Bare::Map(entries.iter().map(|(k, v)| (strip(k), strip(v))).collect()),
+        }
+    }
+
+    #[test]
+    fn merge_keys_give_way_to_the_mappings_own() {
+        let text = "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc: {<<: [*a, *b], w: 0, x: 9}\nd: {<<: *b}\n";
+        let node = tree(text);
+        let of = |key: &str| format!("{:?}", strip(node.get(key).unwrap()));
+        let map = |pairs: &[(&str, &str)]| {
+            let scalar = |text: &str| Bare::Scalar(text.into());
+            format!("{:?}", Bare::Map(pairs.iter().map(|(k, v)| (scalar(k), scalar(v))).collect()))
         };
-        let Some((entries, seen)) = &mut open.entries else {
-            open.items.push(node);
-            return;
-        };
-        match open.key.take() {
-            None => open.key = Some(node),
-            Some(key) => match key.scalar_text() {
-                None => {
-                    let fault = Diagnostic::at(&key.place, format!("{} as a key", key.kind()));
-                    self.faults.push(fault.help("keys are plain words"));
-                }
-                Some(text) => match seen.get(text) {
-                    Some(first) => self.faults.push(
-                        Diagnostic::at(&key.place, format!("the key `{text}` stands twice in this mapping"))
-                            .label("again here")
-                            .related(first, "first here")
-                            .help("keep one of them; other tools would silently take the last"),
-                    ),
-                    None => {
-                        seen.insert(text.to_owned(), key.place.clone());
-                        entries.push((key, node));
-                    }
-                },
-            },
-        }
+        assert_eq!(of("c"), map(&[("y", "2"), ("z", "4"), ("x", "9"), ("w", "0")]));
+        assert_eq!(of("d"), map(&[("y", "3"), ("z", "4")]));
+        assert_eq!(refusal("a: {<<: 1}"), "t.yaml:1:9: `<<` merges mappings, not an integer");
     }
-}
 
-fn size(node: &Node) -> usize {
-    match &node.value {
-        Value::Scalar { .. } => 1,
-        Value::List(items) => 1 + items.iter().map(size).sum::<usize>(),
-        Value::Map(entries) => 1 + entries.iter().map(|(_, value)| 1 + size(value)).sum::<usize>(),
+    #[test]
+    fn an_alias_is_what_it_names() {
+        let node = tree("a: &x [1, 2]\nb:\n  c: *x\nd: 1\n");
+        assert_eq!(node.get("b").and_then(|b| b.get("c")).map(marked), Some("[1, 2]"));
+        assert_eq!(node.get("b").map(marked), Some("c: *x"));
+    }
+
+    #[test]
+    fn refusals_have_a_place() {
+        let many: String = (0..20).map(|n| format!("k{n}: 1\n")).collect();
+        for (text, expected) in [
+            ("", "t.yaml:1:1: the file is empty"),
+            ("# nothing\n", "t.yaml:1:1: the file is empty"),
+            ("a: 1\n---\nb: 2\n", "t.yaml:3:1: a second YAML document in one file"),
+            ("a: 1\nb: 2\na: 3\n", "t.yaml:3:1: the key `a` stands twice in this mapping"),
+            (
+                &format!("{many}k18: 2\nk3: 2\n"),
+                "t.yaml:21:1: the key `k18` stands twice in this mapping\nt.yaml:22:1: the key `k3` stands twice in this mapping",
+            ),
+            ("[a]: 1\n", "t.yaml:1:1: a list as a key"),
+            ("a: !!str 1\n", "t.yaml:1:10: the tag `tag:yaml.org,2002:str` is not read here"),
+            ("a: !x [1]\n", "t.yaml:1:7: the tag `!x` is not read here"),
+            ("a: &x [1, *x]\n", "t.yaml:1:11: an alias inside the node that it names"),
+            ("a:\tb\n", "t.yaml:1:3: a tab outside quotes"),
+            ("a: b\t# c\n", "t.yaml:1:5: a tab outside quotes"),
+            ("a: b\tc\n", "t.yaml:1:5: a tab outside quotes"),
+            ("a: b\0\n", "t.yaml:1:5: a control character, U+0000"),
+            ("a: \u{7}\n", "t.yaml:1:4: a control character, U+0007"),
+        ] {
+            assert_eq!(refusal(text), expected, "{text:?}");
+        }
+        assert!(refusal("a:\n\tb: 1\n").starts_with("t.yaml:2:2: not valid YAML"), "{}", refusal("a:\n\tb: 1\n"));
+        assert!(refusal("a: b: c\n").starts_with("t.yaml:1:"), "{}", refusal("a: b: c\n"));
+        assert!(refusal("a: [1, 2\n").contains("not valid YAML"), "{}", refusal("a: [1, 2\n"));
+        assert!(refusal("a: *nope\n").starts_with("t.yaml:1:4: not valid YAML"), "{}", refusal("a: *nope\n"));
+    }
+
+    #[test]
+    fn tabs_may_stand_in_quotes_and_comments() {
+        tree("a: \"b\tc\"  # d\te\nb: |\n  x\ty\n# \t\nc: 'd\te'\n");
+    }
+
+    #[test]
+    fn deep_nesting_and_alias_bombs_are_refused() {
+        for (open, close) in [("[", "]"), ("{a: ", "}")] {
+            let deep = format!("{}1{}", open.repeat(100_000), close.repeat(100_000));
+            assert!(refusal(&deep).contains("not valid YAML"));
+        }
+        let block: String = (0..3_000).map(|depth| format!("{}a:\n", " ".repeat(depth))).collect();
+        assert!(refusal(&block).contains("not valid YAML"));
+        let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+        for level in 1..9 {
+            let alias = format!("*a{}", level - 1);
+            bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![alias; 10].join(", ")));
+        }
+        assert!(refusal(&bomb).contains("aliases expand to more than"), "{}", refusal(&bomb));
+    }
+
+    #[test]
+    fn files_that_are_no_text_are_refused_with_their_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("m.yaml");
+        std::fs::write(&path, b"a: 1\nb: \xff\n").unwrap();
+        assert_eq!(read(&path).unwrap_err().to_string(), format!("{}:2:4: the file is not UTF-8", path.display()));
+        let missing = dir.path().join("none.yaml");
+        let said = read(&missing).unwrap_err().to_string();
+        assert_eq!(said, format!("cannot read {}: no such file or directory", missing.display()));
     }
 }
