@@ -76,19 +76,19 @@ impl Faults {
 
 /// The fields of one mapping.
 #[derive(Debug, Clone, Copy)]
-pub struct Fields<'n> {
+pub struct Fields<'n, 'f> {
     node: &'n Node,
     entries: &'n [(Node, Node)],
-    what: &'n str,
-    known: &'n [&'n str],
+    what: &'f str,
+    known: &'f [&'f str],
     place: &'n Place,
-    faults: &'n Faults,
+    faults: &'f Faults,
 }
 
-impl<'n> Fields<'n> {
+impl<'n, 'f> Fields<'n, 'f> {
     /// Opens a mapping: `what` names it in messages with its article ("a router"), `known` lists every field it may
     /// have. Notes every unknown field; nothing, and a fault, when the node is no mapping.
-    pub fn open(node: &'n Node, what: &'n str, known: &'n [&'n str], faults: &'n Faults) -> Option<Self> {
+    pub fn open(node: &'n Node, what: &'f str, known: &'f [&'f str], faults: &'f Faults) -> Option<Self> {
         let fields = Self::open_any(node, what, faults)?;
         for (key, _) in fields.entries {
             let name = key.scalar_text().unwrap_or_default();
@@ -104,7 +104,7 @@ impl<'n> Fields<'n> {
     }
 
     /// Opens a mapping whose keys are data (names that the file's author chooses): any key may stand in it.
-    pub fn open_any(node: &'n Node, what: &'n str, faults: &'n Faults) -> Option<Self> {
+    pub fn open_any(node: &'n Node, what: &'f str, faults: &'f Faults) -> Option<Self> {
         let Some(entries) = node.as_map() else {
             wrong_kind(node, what, "a mapping", faults);
             return None;
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
     use crate::config::document;
 
-    fn faults_of(text: &str, read: impl Fn(&Fields<'_>)) -> Vec<String> {
+    fn faults_of(text: &str, read: impl Fn(&Fields<'_, '_>)) -> Vec<String> {
         let node = document::parse(&Source::new("f.yaml", text)).unwrap();
         let faults = Faults::default();
         if let Some(fields) = Fields::open(&node, "a thing", &["name", "count", "on", "share", "mode", "tags"], &faults)
