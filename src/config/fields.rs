@@ -89,13 +89,25 @@ impl<'n, 'f> Fields<'n, 'f> {
     /// Opens a mapping: `what` names it in messages with its article ("a router"), `known` lists every field it may
     /// have. Notes every unknown field; nothing, and a fault, when the node is no mapping.
     pub fn open(node: &'n Node, what: &'f str, known: &'f [&'f str], faults: &'f Faults) -> Option<Self> {
+        Self::open_hinted(node, what, known, &|_| None, faults)
+    }
+
+    /// As [`Fields::open`]; `hint` gives the fix for unknown fields that it recognizes, such as those of an older schema.
+    pub fn open_hinted(
+        node: &'n Node,
+        what: &'f str,
+        known: &'f [&'f str],
+        hint: &dyn Fn(&str) -> Option<String>,
+        faults: &'f Faults,
+    ) -> Option<Self> {
         let fields = Self::open_any(node, what, faults)?;
         for (key, _) in fields.entries {
             let name = key.scalar_text().unwrap_or_default();
             if !known.contains(&name) {
-                let help = match closest(name, known.iter().copied()) {
-                    Some(near) => format!("did you mean `{near}`?"),
-                    None => format!("the fields of {what}: {}", listed(known.iter().copied(), 24)),
+                let help = match (hint(name), closest(name, known.iter().copied())) {
+                    (Some(hint), _) => hint,
+                    (None, Some(near)) => format!("did you mean `{near}`?"),
+                    (None, None) => format!("the fields of {what}: {}", listed(known.iter().copied(), 24)),
                 };
                 faults.push(Diagnostic::at(&key.place, format!("unknown field `{name}` in {what}")).help(help));
             }

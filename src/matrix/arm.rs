@@ -6,6 +6,9 @@
 use std::sync::Arc;
 
 use crate::config::diagnostic::Place;
+pub use crate::config::topology::{
+    Backend, Component, Parallelism, RunnerHardware, SpecDecoding, Topology, Worker, WorkerField,
+};
 use crate::ids::{ArmId, ConfigKey};
 
 /// One point of the matrix.
@@ -73,15 +76,6 @@ pub struct Entry {
     pub hardware: Option<RunnerHardware>,
 }
 
-/// Hardware facts of a runner label.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RunnerHardware {
-    /// CPU DRAM that jobs may use on a node, MiB.
-    pub available_cpu_dram_mib: u64,
-    /// GPUs on a node.
-    pub gpus_per_node: u32,
-}
-
 /// The kind of load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scenario {
@@ -96,79 +90,6 @@ pub enum Scenario {
     AgenticCoding,
 }
 
-/// How the model is spread over GPUs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Topology {
-    /// One engine on one node.
-    Single(Parallelism),
-    /// Prefill and decode workers on several nodes.
-    Multi {
-        /// The prefill pool.
-        prefill: Worker,
-        /// The decode pool.
-        decode: Worker,
-    },
-}
-
-/// Degrees of parallelism of one engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parallelism {
-    /// Tensor parallel size (the data-parallel size under attention DP).
-    pub tp: u32,
-    /// Pipeline parallel size.
-    pub pp: u32,
-    /// Decode context parallel size.
-    pub dcp: u32,
-    /// Prefill context parallel size.
-    pub pcp: u32,
-    /// Expert parallel size, where the row says one.
-    pub ep: Option<u32>,
-    /// Data-parallel attention, where the row says it.
-    pub dp_attn: Option<bool>,
-}
-
-impl Parallelism {
-    /// GPUs of one engine: tp · pp · pcp.
-    pub fn gpus(&self) -> u64 {
-        u64::from(self.tp) * u64::from(self.pp) * u64::from(self.pcp)
-    }
-}
-
-/// One pool of a multi-node row.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Worker {
-    /// How many engines.
-    pub num_worker: u32,
-    /// The parallelism of each.
-    pub parallelism: Parallelism,
-    /// The hardware of this pool, when the two pools differ.
-    pub hardware: Option<String>,
-    /// `KEY=VALUE` settings for the launcher; absent where not written.
-    pub additional_settings: Option<Vec<String>>,
-}
-
-/// Speculative decoding, as the row says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SpecDecoding {
-    /// None.
-    None,
-    /// The model's own multi-token prediction head.
-    Mtp,
-    /// A separate draft model.
-    DraftModel,
-}
-
-impl SpecDecoding {
-    /// The word in the master file.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SpecDecoding::None => "none",
-            SpecDecoding::Mtp => "mtp",
-            SpecDecoding::DraftModel => "draft_model",
-        }
-    }
-}
-
 /// Where KV-cache blocks go that do not fit the GPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KvOffload {
@@ -181,26 +102,4 @@ pub enum KvOffload {
         /// The budget of one node, GB (10^9 bytes).
         dram_gb: u64,
     },
-}
-
-/// A KV-offload backend; built into the engine when it has no version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Backend {
-    /// Its name, such as `mooncake`.
-    pub name: String,
-    /// Its version, as written.
-    pub version: Option<String>,
-    /// Where the version (else the name) is written.
-    pub place: Place,
-}
-
-/// A router and its version.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Component {
-    /// Its name, such as `vllm-router`.
-    pub name: String,
-    /// Its version, as written.
-    pub version: String,
-    /// Where the version is written.
-    pub place: Place,
 }
