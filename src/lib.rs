@@ -1,6 +1,7 @@
 //! A build tool whose artefacts are benchmark results.
 
 pub mod cli;
+pub mod compose;
 pub mod config;
 pub mod exec;
 pub mod ids;
@@ -10,4 +11,5 @@ pub mod recipe;
 pub mod result;
 pub mod sim;
 pub mod spec;
+pub mod speculative;
 pub mod store;

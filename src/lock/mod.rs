@@ -1,1 +1,198 @@
-//! The lock file: names to digests.
+//! The lock file: names to digests. It alone knows what a tag or a version is; nothing in it is ever invented.
+//!
+//! `ixbuild.lock` is JSON with one line an entry, sorted, so that a diff shows one line a change. An entry that is not
+//! pinned yet stands there as `"unlocked"`.
+//!
+//! | section | key | value |
+//! |---|---|---|
+//! | `images` | reference with its tag | `{"config", "manifest", "platform"}` |
+//! | `packages` | `NAME VERSION` (a repository and commit for tools built from source) | `{"files": {name: digest}}` |
+//! | `hub` | id of a model or data set | `{"revision"}` |
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::diagnostic::{Diagnostic, Diagnostics, Place, Source};
+use crate::ids::Digest;
+use crate::spec::{Deps, Image, Key, Package};
+
+/// The format that this program reads and writes.
+pub const VERSION: u64 = 1;
+
+/// The file's name in a project.
+pub const FILE: &str = "ixbuild.lock";
+
+/// A lock file's content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lock {
+    /// Format version.
+    pub version: u64,
+    /// Image reference → digests.
+    pub images: BTreeMap<String, Entry<ImageEntry>>,
+    /// Package name and version → files.
+    pub packages: BTreeMap<String, Entry<PackageEntry>>,
+    /// Model or data set id → revision.
+    pub hub: BTreeMap<String, Entry<HubEntry>>,
+}
+
+impl Default for Lock {
+    fn default() -> Self {
+        Self { version: VERSION, images: BTreeMap::new(), packages: BTreeMap::new(), hub: BTreeMap::new() }
+    }
+}
+
+/// A locked value, or the word that none is known yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Entry<T> {
+    /// Pinned.
+    Locked(T),
+    /// Not pinned yet.
+    Unlocked(Unlocked),
+}
+
+/// The word `unlocked`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unlocked {
+    /// Not pinned yet.
+    Unlocked,
+}
+
+/// What an image tag pointed at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ImageEntry {
+    /// Digest of the image config.
+    pub config: Digest,
+    /// Digest of the platform's manifest.
+    pub manifest: Digest,
+    /// `linux/amd64` or another.
+    pub platform: String,
+}
+
+/// The files of a package version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackageEntry {
+    /// File name → SHA-256.
+    pub files: BTreeMap<Key, Digest>,
+}
+
+/// The revision of a model or data set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HubEntry {
+    /// The commit.
+    pub revision: String,
+}
+
+impl Lock {
+    /// Reads a lock file.
+    ///
+    /// # Errors
+    /// Text that is not a lock, with its place; a newer format.
+    pub fn read(source: &std::sync::Arc<Source>) -> Result<Self, Diagnostics> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u64,
+        }
+        let newer = serde_json::from_str::<Version>(&source.text).ok().filter(|found| found.version > VERSION);
+        if let Some(found) = newer {
+            let at = source.text.find("\"version\"").unwrap_or(0);
+            let place = Place { source: source.clone(), span: at..at + 9 };
+            return Err(Diagnostic::at(
+                &place,
+                format!("{} has format {}; this ixbuild reads up to {VERSION}", source.name, found.version),
+            )
+            .help("use the ixbuild that wrote it, or a newer one; the file is left as it is")
+            .into());
+        }
+        serde_json::from_str(&source.text).map_err(|error| {
+            let start: usize =
+                source.text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
+            let at = (start + error.column().saturating_sub(1)).min(source.text.len());
+            let message = error.to_string();
+            let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(before, _)| before);
+            Diagnostic::at(&Place { source: source.clone(), span: at..at }, format!("not a lock file: {message}"))
+                .help("ixbuild.lock is written by `ixbuild lock` alone; restore it from version control")
+                .into()
+        })
+    }
+
+    /// The file's text.
+    pub fn render(&self) -> String {
+        fn section<T: Serialize>(out: &mut String, name: &str, entries: &BTreeMap<String, T>, last: bool) {
+            out.push_str(&format!("  {}: {{", serde_json::Value::from(name)));
+            for (index, (key, value)) in entries.iter().enumerate() {
+                out.push_str(if index == 0 { "\n" } else { ",\n" });
+                let value = serde_json::to_string(value).unwrap_or_default();
+                out.push_str(&format!("    {}: {value}", serde_json::Value::from(key.as_str())));
+            }
+            out.push_str(if entries.is_empty() { "}" } else { "\n  }" });
+            out.push_str(if last { "\n" } else { ",\n" });
+        }
+        let mut out = format!("{{\n  \"version\": {},\n", self.version);
+        section(&mut out, "images", &self.images, false);
+        section(&mut out, "packages", &self.packages, false);
+        section(&mut out, "hub", &self.hub, true);
+        out.push_str("}\n");
+        out
+    }
+
+    /// An image by its reference.
+    pub fn image(&self, reference: &str) -> Image {
+        match self.images.get(reference) {
+            Some(Entry::Locked(entry)) => {
+                Image::Locked { config: entry.config, manifest: entry.manifest, platform: entry.platform.clone() }
+            }
+            _ => Image::Unlocked { reference: reference.to_owned() },
+        }
+    }
+
+    /// A package at a version.
+    pub fn package(&self, name: &str, version: &str, deps: Deps) -> Package {
+        let files = match self.packages.get(&format!("{name} {version}")) {
+            Some(Entry::Locked(entry)) => Some(entry.files.clone()),
+            _ => None,
+        };
+        Package { deps, files, name: name.to_owned(), version: version.to_owned() }
+    }
+
+    /// The revision of a model or data set.
+    pub fn revision(&self, id: &str) -> Option<&str> {
+        match self.hub.get(id) {
+            Some(Entry::Locked(entry)) => Some(&entry.revision),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_reads_back_as_written_one_line_an_entry() {
+        let digest = Digest::of(b"x");
+        let mut lock = Lock::default();
+        lock.images.insert("a/b:1".into(), Entry::Unlocked(Unlocked::Unlocked));
+        let files = BTreeMap::from([(Key::from("x.whl"), digest)]);
+        lock.packages.insert("x 1.0".into(), Entry::Locked(PackageEntry { files: files.clone() }));
+        let text = lock.render();
+        assert!(text.contains("\n    \"a/b:1\": \"unlocked\"\n"), "{text}");
+        assert_eq!(Lock::read(&Source::new("ixbuild.lock", text)), Ok(lock.clone()));
+        assert_eq!(lock.package("x", "1.0", Deps::None).files, Some(files));
+        assert_eq!(lock.image("a/b:1"), Image::Unlocked { reference: "a/b:1".into() });
+    }
+
+    #[test]
+    fn a_newer_or_damaged_lock_is_refused_at_its_place() {
+        let read = |text: &str| Lock::read(&Source::new("ixbuild.lock", text)).unwrap_err().to_string();
+        assert!(read("{\n  \"version\": 2, \"more\": {}}").starts_with("ixbuild.lock:2:3: ixbuild.lock has format 2"));
+        assert!(read("{\"version\": 1, \"images\": {}").contains("not a lock file"));
+        assert!(read("{\"version\": 1, \"images\": {\"a\": \"lockd\"}, \"packages\": {}, \"hub\": {}}").contains("1:"));
+    }
+}

@@ -49,6 +49,14 @@ pub struct Row {
     pub concs: Vec<u32>,
 }
 
+impl Row {
+    /// The GPU model: the runner label without `cluster:`, up to its first `-`.
+    pub fn gpu(&self) -> &str {
+        let label = self.entry.runner.strip_prefix("cluster:").unwrap_or(&self.entry.runner);
+        label.split('-').next().unwrap_or(label)
+    }
+}
+
 /// An entry of a master file, without its search space.
 #[derive(Debug, Clone)]
 pub struct Entry {
@@ -88,6 +96,16 @@ pub enum Scenario {
     },
     /// Recorded multi-turn coding sessions.
     AgenticCoding,
+}
+
+impl Scenario {
+    /// The word in the master file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scenario::FixedSeqLen { .. } => "fixed-seq-len",
+            Scenario::AgenticCoding => "agentic-coding",
+        }
+    }
 }
 
 /// Where KV-cache blocks go that do not fit the GPU.

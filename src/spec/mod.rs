@@ -15,6 +15,7 @@
 //! fraction is a string of its digits.
 
 pub mod binding;
+pub mod diff;
 
 use std::collections::{BTreeMap, BTreeSet};
 

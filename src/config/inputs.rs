@@ -1,0 +1,128 @@
+//! The input files of a project, read once: what is planned and run is this snapshot, whatever happens to the files.
+//!
+//! Paths are relative to the project and use `/`. This file knows which folders hold inputs, and no format.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::diagnostic::{Diagnostic, Diagnostics, Source};
+use super::document::MAX_BYTES;
+
+/// The folders that are read, with everything below them.
+const FOLDERS: [&str; 2] = ["configs", "golden_al_distribution"];
+
+/// The single files that are read where they exist.
+const FILES: [&str; 1] = ["ixbuild.lock"];
+
+/// A snapshot of a project's input files.
+#[derive(Debug, Clone, Default)]
+pub struct Inputs {
+    files: BTreeMap<String, Arc<Source>>,
+}
+
+impl Inputs {
+    /// A snapshot of texts by path: a git revision, or a test.
+    pub fn from_texts(texts: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { files: texts.into_iter().map(|(path, text)| (path.clone(), Source::new(path, text))).collect() }
+    }
+
+    /// Reads every input file of the project in `root`. Messages show paths below `prefix`.
+    ///
+    /// # Errors
+    /// Files that cannot be read, are not UTF-8, or are larger than [`MAX_BYTES`]; all of them.
+    pub fn read(root: &Path, prefix: &str) -> Result<Self, Diagnostics> {
+        let mut paths = Vec::new();
+        let mut faults = Diagnostics::default();
+        for folder in FOLDERS {
+            walk(root, folder, &mut paths, &mut faults);
+        }
+        paths.extend(FILES.iter().filter(|file| root.join(file).exists()).map(|file| (*file).to_owned()));
+        let mut files = BTreeMap::new();
+        for path in paths {
+            let name = if prefix.is_empty() { path.clone() } else { format!("{prefix}/{path}") };
+            if let Some(source) = faults.absorb(read_source(&root.join(&path), &name)) {
+                files.insert(path, source);
+            }
+        }
+        faults.or(Self { files })
+    }
+
+    /// One file.
+    pub fn get(&self, path: &str) -> Option<&Arc<Source>> {
+        self.files.get(path)
+    }
+
+    /// The files directly in a folder whose names end in `suffix`, sorted, with their paths.
+    pub fn in_folder<'i>(
+        &'i self,
+        folder: &'i str,
+        suffix: &'i str,
+    ) -> impl Iterator<Item = (&'i str, &'i Arc<Source>)> {
+        self.files.iter().map(|(path, source)| (path.as_str(), source)).filter(move |(path, _)| {
+            path.strip_prefix(folder)
+                .and_then(|rest| rest.strip_prefix('/'))
+                .is_some_and(|name| !name.contains('/') && name.ends_with(suffix))
+        })
+    }
+
+    /// Every file.
+    pub fn all(&self) -> impl Iterator<Item = (&str, &Arc<Source>)> {
+        self.files.iter().map(|(path, source)| (path.as_str(), source))
+    }
+}
+
+/// Reads one text file.
+///
+/// # Errors
+/// It cannot be read, is too large, or is not UTF-8.
+pub fn read_source(path: &Path, name: &str) -> Result<Arc<Source>, Diagnostics> {
+    let failed = |error: &io::Error| Diagnostics::from(Diagnostic::new(format!("cannot read {name}: {error}")));
+    let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
+    if size > MAX_BYTES as u64 {
+        let limit = MAX_BYTES >> 20;
+        return Err(Diagnostic::new(format!("{name} has {} MiB; at most {limit} MiB are read", size >> 20))
+            .help("split it, or check that it is the file you mean")
+            .into());
+    }
+    let bytes = fs::read(path).map_err(|error| failed(&error))?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Source::new(name, text)),
+        Err(error) => {
+            let valid = error.utf8_error().valid_up_to();
+            let bytes = error.into_bytes();
+            let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
+            Err(Diagnostic::new(format!("{name}:{line}: not UTF-8 at byte {valid}"))
+                .help("save the file as UTF-8")
+                .into())
+        }
+    }
+}
+
+fn walk(root: &Path, folder: &str, paths: &mut Vec<String>, faults: &mut Diagnostics) {
+    let mut pending = vec![PathBuf::from(folder)];
+    while let Some(at) = pending.pop() {
+        let entries = match fs::read_dir(root.join(&at)) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => {
+                faults.push(Diagnostic::new(format!("cannot list {}: {error}", at.display())));
+                continue;
+            }
+        };
+        for entry in entries.flatten() {
+            let path = at.join(entry.file_name());
+            let hidden = entry.file_name().to_string_lossy().starts_with('.');
+            let is_folder = fs::metadata(root.join(&path)).is_ok_and(|meta| meta.is_dir());
+            if hidden {
+                continue;
+            } else if is_folder {
+                pending.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "yaml") {
+                paths.push(path.to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+}

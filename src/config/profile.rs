@@ -1,0 +1,168 @@
+//! A profile: where and how specs run, and what a rehearsal substitutes. Only substitutions reach the hash.
+//!
+//! `rehearsal` and `docker` are built in; others stand in `configs/profiles/NAME.yaml`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::diagnostic::{Diagnostic, Diagnostics};
+use super::inputs::Inputs;
+use super::similar::closest;
+use crate::spec::{Key, Substitutions, Tree};
+
+/// The profile of a command without `--profile` and `$IXBUILD_PROFILE`.
+pub const DEFAULT: &str = "docker";
+
+const BUILT_IN: [(&str, &str); 2] =
+    [("docker", include_str!("profiles/docker.yaml")), ("rehearsal", include_str!("profiles/rehearsal.yaml"))];
+
+/// Where and how.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Profile {
+    /// The name that it was asked for by.
+    #[serde(skip)]
+    pub name: String,
+    /// What starts services.
+    pub executor: ExecutorKind,
+    /// Jobs at a time.
+    #[serde(default = "one")]
+    pub jobs: usize,
+    /// What a rehearsal substitutes; absent when everything is real.
+    #[serde(default)]
+    pub substitute: Option<Substitute>,
+    /// How often to ask and how long to wait.
+    pub timing: Timing,
+    /// Facts of the host that specs bind, such as `rdma-devices`.
+    #[serde(default)]
+    pub host: BTreeMap<String, String>,
+    /// Model id → folder.
+    #[serde(default)]
+    pub models: BTreeMap<String, PathBuf>,
+    /// Environment variables that processes get from ours and nothing records.
+    #[serde(default)]
+    pub secrets: Vec<String>,
+}
+
+/// What starts services.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExecutorKind {
+    /// Processes of this machine.
+    Local,
+    /// Containers.
+    Docker,
+}
+
+/// How often to ask and how long to wait. Never hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Timing {
+    /// Milliseconds between readiness checks.
+    pub poll_ms: u64,
+    /// Seconds that a service may take to be ready, where its recipe does not say.
+    pub ready_timeout_s: u64,
+    /// Seconds between TERM and KILL.
+    pub grace_s: u64,
+    /// Milliseconds between counter scrapes.
+    pub scrape_ms: u64,
+    /// Seconds that the client may take.
+    pub client_timeout_s: u64,
+}
+
+/// What stands in for the real thing.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Substitute {
+    /// Program → the part that plays it.
+    pub programs: BTreeMap<String, String>,
+    /// Settings of the simulator.
+    #[serde(default)]
+    pub engine: BTreeMap<String, Setting>,
+    /// Settings of the replay client.
+    #[serde(default)]
+    pub client: BTreeMap<String, Setting>,
+}
+
+/// A setting of a simulator.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Setting {
+    /// A switch.
+    Switch(bool),
+    /// A count, or a quantity in the unit that its name says.
+    Count(i64),
+    /// A number with a fraction; the spec holds its shortest digits.
+    Fraction(f64),
+    /// A word.
+    Word(String),
+}
+
+fn one() -> usize {
+    1
+}
+
+impl Profile {
+    /// Finds a profile by name and reads it.
+    ///
+    /// # Errors
+    /// No such profile; faults in its file.
+    pub fn load(inputs: &Inputs, name: &str) -> Result<Self, Diagnostics> {
+        let path = format!("configs/profiles/{name}.yaml");
+        let (shown, text) = match (BUILT_IN.iter().find(|(known, _)| *known == name), inputs.get(&path)) {
+            (Some(_), Some(source)) => {
+                return Err(Diagnostic::new(format!("{}: `{name}` is built in", source.name))
+                    .help("give your profile another name")
+                    .into());
+            }
+            (Some((_, text)), None) => (format!("the built-in profile {name}"), *text),
+            (None, Some(source)) => (source.name.clone(), source.text.as_str()),
+            (None, None) => return Err(Self::unknown(inputs, name).into()),
+        };
+        let mut profile: Self = serde_yaml::from_str(text).map_err(|error| {
+            Diagnostic::new(format!("{shown}: {error}")).help("the README lists a profile's fields")
+        })?;
+        name.clone_into(&mut profile.name);
+        Ok(profile)
+    }
+
+    fn unknown(inputs: &Inputs, name: &str) -> Diagnostic {
+        let own = inputs
+            .in_folder("configs/profiles", ".yaml")
+            .filter_map(|(path, _)| path.strip_prefix("configs/profiles/")?.strip_suffix(".yaml"));
+        let known: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).chain(own).collect();
+        let fault = Diagnostic::new(format!("there is no profile `{name}`"));
+        match closest(name, known.iter().copied()) {
+            Some(near) => fault.help(format!("did you mean `{near}`?")),
+            None => fault.help(format!("known: {}; others go to configs/profiles/NAME.yaml", known.join(", "))),
+        }
+    }
+
+    /// Whether records made under it are rehearsals.
+    pub fn rehearses(&self) -> bool {
+        self.substitute.is_some()
+    }
+
+    /// What the spec says of the substitutions.
+    pub fn substitutions(&self, simulator_version: u64, replay_version: u64) -> Option<Substitutions> {
+        let substitute = self.substitute.as_ref()?;
+        let settings = |from: &BTreeMap<String, Setting>| {
+            let tree = |setting: &Setting| match setting {
+                Setting::Switch(value) => Tree::Bool(*value),
+                Setting::Count(value) => Tree::Integer(*value),
+                Setting::Fraction(value) => Tree::Decimal { decimal: format!("{value:?}") },
+                Setting::Word(text) => Tree::String(text.clone()),
+            };
+            from.iter().map(|(name, value)| (Key::from(name.as_str()), tree(value))).collect()
+        };
+        Some(Substitutions {
+            client: settings(&substitute.client),
+            engine: settings(&substitute.engine),
+            programs: substitute.programs.iter().map(|(k, v)| (Key::from(k.as_str()), v.clone())).collect(),
+            replay_version,
+            simulator_version,
+        })
+    }
+}

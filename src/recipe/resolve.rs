@@ -1,0 +1,256 @@
+//! A compiled body and an arm's values: services, client and files as the spec holds them.
+//!
+//! Versions come from the row and from `configs/clients.yaml`, digests from the lock; a recipe has neither.
+
+use std::collections::BTreeMap;
+
+use minijinja::Value;
+
+use super::Tools;
+use super::expr::{Leaf, Template};
+use super::schema::{
+    ArgBody, Body, FileBody, Form, JsonBody, PackageBody, ProbeBody, RowComponent, ServiceBody, leaf_text,
+};
+use crate::config::diagnostic::Diagnostic;
+use crate::lock::Lock;
+use crate::matrix::arm::{Arm, KvOffload};
+use crate::spec::{After, Key, Package, Pinned, Probe, Segment, Service, Text, Tree, Workload};
+
+/// What a recipe makes of an arm: the parts of a spec that it decides.
+#[derive(Debug)]
+pub struct Resolved {
+    /// Sorted by name.
+    pub services: Vec<Service>,
+    /// The client or eval client.
+    pub client: Service,
+    /// The workload.
+    pub workload: Workload,
+    /// Seconds that a service may take to be ready, where the recipe says it; not hashed.
+    pub ready_timeout_s: BTreeMap<String, u64>,
+}
+
+/// Evaluates a body for an arm.
+pub struct Resolver<'r> {
+    /// The arm.
+    pub arm: &'r Arm,
+    /// Its values as expressions see them.
+    pub variables: &'r Value,
+    /// Digests.
+    pub lock: &'r Lock,
+    /// Load generators and harnesses.
+    pub tools: &'r Tools,
+}
+
+impl Resolver<'_> {
+    /// All of it.
+    ///
+    /// # Errors
+    /// The first expression that does not evaluate, or value that does not fit; unknown tools; a package of a component
+    /// that the row does not name.
+    pub fn body(&self, body: &Body) -> Result<Resolved, Diagnostic> {
+        let mut services = body.services.iter().map(|s| self.service(s)).collect::<Result<Vec<_>, _>>()?;
+        services.sort_by(|a, b| a.name.cmp(&b.name));
+        let client = self.service(&body.client.service)?;
+        let duration_s = match &body.client.duration_s {
+            Some(template) => Some(self.count(template, "duration-s", &body.client.service)?),
+            None => None,
+        };
+        let processes = body.services.iter().chain([&body.client.service]);
+        let ready = processes.filter_map(|service| Some((service.name.clone(), service.ready_timeout_s?)));
+        let dataset = Pinned {
+            revision: self.lock.revision(&body.client.dataset).map(str::to_owned),
+            id: body.client.dataset.clone(),
+        };
+        Ok(Resolved {
+            services,
+            client,
+            workload: Workload { dataset, duration_s, seed: body.client.seed, split: body.client.split.clone() },
+            ready_timeout_s: ready.collect(),
+        })
+    }
+
+    /// A template that must give a whole number that is not negative.
+    ///
+    /// # Errors
+    /// Any other value.
+    pub fn count(&self, template: &Template, what: &str, service: &ServiceBody) -> Result<u64, Diagnostic> {
+        match template.eval(self.variables)? {
+            Leaf::Integer(value) if value >= 0 => Ok(value.unsigned_abs()),
+            other => Err(Diagnostic::at(&service.place, format!("`{what}` of `{}` is {other:?}", service.name))
+                .help("it must be a whole number")),
+        }
+    }
+
+    fn service(&self, body: &ServiceBody) -> Result<Service, Diagnostic> {
+        let mut argv = Vec::new();
+        for positional in &body.positional {
+            argv.extend(leaf_text(positional.eval(self.variables)?));
+        }
+        for arg in &body.args {
+            self.arg(arg, &mut argv)?;
+        }
+        let mut env = BTreeMap::new();
+        for (name, template) in &body.env {
+            if let Some(text) = leaf_text(template.eval(self.variables)?) {
+                env.insert(Key::from(name.as_str()), text);
+            }
+        }
+        let mut files = BTreeMap::new();
+        for (name, file) in &body.files {
+            let text = match file {
+                FileBody::Json(json) => Text::Json { json: self.json(json)? },
+                FileBody::Text(template, _) => {
+                    leaf_text(template.eval(self.variables)?).unwrap_or(Text::Literal(String::new()))
+                }
+            };
+            files.insert(Key::from(name.as_str()), text);
+        }
+        let mut after = Vec::new();
+        for (template, instances) in &body.after {
+            match template.eval(self.variables)? {
+                Leaf::Text(Text::Literal(service)) => after.push(After { instances: *instances, service }),
+                other => return Err(Diagnostic::at(&body.place, format!("`after` names a service, not {other:?}"))),
+            }
+        }
+        after.sort_by(|a, b| a.service.cmp(&b.service));
+        let mut resources = body.resources.clone();
+        if let Some(gpus) = &body.gpus {
+            resources.gpus = self.count(gpus, "gpus", body)?;
+        }
+        let mut packages = body.packages.iter().map(|package| self.package(package)).collect::<Result<Vec<_>, _>>()?;
+        for (name, place) in &body.tools {
+            let tool = self.tools.get(name).ok_or_else(|| {
+                let known: Vec<&str> = self.tools.names().collect();
+                Diagnostic::at(place, format!("there is no tool `{name}`"))
+                    .help(format!("configs/clients.yaml has: {}", known.join(", ")))
+            })?;
+            packages.push(self.lock.package(&tool.name, &tool.version, crate::spec::Deps::Closure));
+        }
+        packages.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Service {
+            after,
+            argv,
+            endpoints: body.endpoints.clone(),
+            engine: body.engine,
+            entrypoint: body.entrypoint.clone(),
+            env,
+            files,
+            group: super::NODE.to_owned(),
+            image: body.image.then(|| self.lock.image(&self.arm.row.entry.image)),
+            mounts: body.mounts.clone(),
+            name: body.name.clone(),
+            packages,
+            probe: match &body.probe {
+                ProbeBody::Http { endpoint, path } => Probe::Http { endpoint: endpoint.clone(), path: path.clone() },
+                ProbeBody::AliveAfter { ms } => Probe::AliveAfter { ms: *ms },
+                ProbeBody::Exit => Probe::Exit {},
+            },
+            replicas: body.replicas,
+            resources,
+        })
+    }
+
+    fn package(&self, body: &PackageBody) -> Result<Package, Diagnostic> {
+        let version = match body.component {
+            RowComponent::Router => self.arm.row.router.as_ref().map(|router| router.version.as_str()),
+            RowComponent::KvOffloadBackend => match &self.arm.row.kv_offload {
+                Some(KvOffload::Dram { backend, .. }) => backend.version.as_deref(),
+                _ => None,
+            },
+        };
+        let version = version.ok_or_else(|| {
+            Diagnostic::at(&body.place, format!("the row gives no version for the package {}", body.name))
+                .related(&self.arm.row.place, "in this row")
+                .help("name the component and its version in the row; backends built into the engine need no package")
+        })?;
+        Ok(self.lock.package(&body.name, version, body.deps))
+    }
+
+    fn arg(&self, arg: &ArgBody, argv: &mut Vec<Text>) -> Result<(), Diagnostic> {
+        let flag = || Text::Literal(arg.flag.clone());
+        let items = match (&arg.value, arg.form) {
+            (JsonBody::List(items), Form::Repeated | Form::Multiple) => {
+                let texts = items.iter().map(|item| self.value(item)).collect::<Result<Vec<_>, _>>()?;
+                texts.into_iter().flatten().collect()
+            }
+            (JsonBody::Leaf(template, _), Form::Repeated | Form::Multiple) => match template.eval(self.variables)? {
+                Leaf::Null => Vec::new(),
+                _ => return Err(Diagnostic::at(&arg.place, format!("{} takes a list", arg.flag))),
+            },
+            (JsonBody::Leaf(template, _), _) => match template.eval(self.variables)? {
+                Leaf::Null | Leaf::Bool(false) => Vec::new(),
+                Leaf::Bool(true) => {
+                    argv.push(flag());
+                    return Ok(());
+                }
+                leaf => leaf_text(leaf).into_iter().collect(),
+            },
+            (json, _) => self.value(json)?.into_iter().collect::<Vec<_>>(),
+        };
+        if items.is_empty() {
+            return Ok(());
+        }
+        match arg.form {
+            Form::Spaced | Form::Multiple => {
+                argv.push(flag());
+                argv.extend(items);
+            }
+            Form::Joined => {
+                for item in items {
+                    argv.push(joined(&arg.flag, item).ok_or_else(|| {
+                        Diagnostic::at(&arg.place, format!("{}= cannot carry JSON", arg.flag))
+                            .help("leave out the `=`: JSON goes into an argument of its own")
+                    })?);
+                }
+            }
+            Form::Repeated => argv.extend(items.into_iter().flat_map(|item| [flag(), item])),
+        }
+        Ok(())
+    }
+
+    fn value(&self, json: &JsonBody) -> Result<Option<Text>, Diagnostic> {
+        match json {
+            JsonBody::Leaf(template, _) => Ok(leaf_text(template.eval(self.variables)?)),
+            json => Ok(Some(Text::Json { json: self.json(json)? })),
+        }
+    }
+
+    fn json(&self, body: &JsonBody) -> Result<Tree, Diagnostic> {
+        Ok(match body {
+            JsonBody::Leaf(template, place) => match template.eval(self.variables)? {
+                Leaf::Null => Tree::Null,
+                Leaf::Bool(value) => Tree::Bool(value),
+                Leaf::Integer(value) => Tree::Integer(value),
+                Leaf::Decimal(decimal) => Tree::Decimal { decimal },
+                Leaf::Text(Text::Literal(text)) => Tree::String(text),
+                Leaf::Text(Text::Segments { text }) => Tree::Segments { text },
+                Leaf::Text(Text::Json { .. }) => {
+                    return Err(Diagnostic::at(place, "a JSON text within JSON").help("write it as part of the value"));
+                }
+                // Within JSON a port is a number; a path or a host fact is text.
+                Leaf::Binding(number @ crate::spec::Binding::Endpoint { part: crate::spec::Part::Port, .. }) => {
+                    Tree::Number { number }
+                }
+                Leaf::Binding(binding) => Tree::Segments { text: vec![Segment::Bind(binding)] },
+                Leaf::Tree(tree) => tree,
+            },
+            JsonBody::List(items) => Tree::List(items.iter().map(|item| self.json(item)).collect::<Result<_, _>>()?),
+            JsonBody::Map(entries) => {
+                let read = |(key, value): &(String, JsonBody)| Ok((Key::from(key.as_str()), self.json(value)?));
+                Tree::Map { map: entries.iter().map(read).collect::<Result<_, Diagnostic>>()? }
+            }
+        })
+    }
+}
+
+/// `--flag=value` as one argument; nothing for JSON.
+fn joined(flag: &str, value: Text) -> Option<Text> {
+    match value {
+        Text::Literal(text) => Some(Text::Literal(format!("{flag}={text}"))),
+        Text::Segments { text } => {
+            let lead = Segment::Literal(format!("{flag}="));
+            Some(Text::from_segments(std::iter::once(lead).chain(text).collect()))
+        }
+        Text::Json { .. } => None,
+    }
+}
