@@ -5,6 +5,7 @@ pub mod diagnostic;
 pub mod document;
 pub mod fields;
 pub mod golden;
+pub mod load;
 pub mod master;
 pub mod runners;
 pub mod search_row;
