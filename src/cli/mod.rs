@@ -2,6 +2,8 @@
 
 pub mod error;
 pub mod exit;
+pub mod filters;
+pub mod matrix;
 pub mod printer;
 
 use clap::{Parser, Subcommand};
@@ -20,7 +22,10 @@ pub struct Cli {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Verb {}
+pub enum Verb {
+    /// Print the matrix: one row a job, as the field's own tools print it
+    Matrix(Box<matrix::MatrixArgs>),
+}
 
 /// Carries out one command line; the exit code.
 pub fn run(cli: Cli) -> u8 {
@@ -34,6 +39,8 @@ pub fn run(cli: Cli) -> u8 {
     }
 }
 
-fn dispatch(cli: Cli, _printer: Printer) -> Result<u8, Error> {
-    match cli.verb {}
+fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
+    match cli.verb {
+        Verb::Matrix(args) => matrix::run(&args, printer),
+    }
 }

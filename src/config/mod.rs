@@ -6,6 +6,7 @@ pub mod document;
 pub mod fields;
 pub mod golden;
 pub mod inputs;
+pub mod load;
 pub mod master;
 pub mod profile;
 pub mod runners;

@@ -66,6 +66,13 @@ pub struct Worker {
     pub written: Vec<WorkerField>,
 }
 
+impl Worker {
+    /// GPUs of the pool: engines times GPUs of one.
+    pub fn gpus(&self) -> u64 {
+        u64::from(self.num_worker) * self.parallelism.gpus()
+    }
+}
+
 impl PartialEq for Worker {
     fn eq(&self, other: &Self) -> bool {
         self.num_worker == other.num_worker

@@ -3,9 +3,10 @@
 //! Rows hold what their arms share. The types leave no room for an invalid arm: a KV-offload backend stands inside
 //! [`KvOffload::Dram`], a multi-node row has two workers and a single-node row one [`Parallelism`].
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::config::diagnostic::Place;
+use crate::config::diagnostic::{Diagnostic, Place};
 pub use crate::config::topology::{
     Backend, Component, Parallelism, RunnerHardware, SpecDecoding, Topology, Worker, WorkerField,
 };
@@ -27,6 +28,8 @@ pub struct Arm {
 /// A row of an entry's search space, at one runner.
 #[derive(Debug, Clone)]
 pub struct Row {
+    /// What the ids of its arms have in common, `KEY/SCENARIO/TOPOLOGY-KV[-SPEC]`: see [`super::label`].
+    pub label: Arc<str>,
     /// The row in its master file.
     pub place: Place,
     /// The entry that it belongs to.
@@ -45,15 +48,32 @@ pub struct Row {
     pub router: Option<Component>,
     /// The KV transfer between prefill and decode workers.
     pub kv_p2p_transfer: Option<String>,
-    /// The row's concurrencies in file order, ranges expanded.
+    /// All the row's concurrencies in file order, ranges expanded, whatever a filter keeps of them.
     pub concs: Vec<u32>,
 }
 
 impl Row {
-    /// The GPU model: the runner label without `cluster:`, up to its first `-`.
+    /// The GPU model, from the runner: `cluster:b200-dgxc` and `b200-dgxc_03` are `b200`.
     pub fn gpu(&self) -> &str {
-        let label = self.entry.runner.strip_prefix("cluster:").unwrap_or(&self.entry.runner);
-        label.split('-').next().unwrap_or(label)
+        let name = self.runner.strip_prefix("cluster:").unwrap_or(&self.runner);
+        name.split('-').next().unwrap_or(name)
+    }
+
+    /// The GPUs that the row occupies, all pools together.
+    pub fn gpus(&self) -> u64 {
+        match &self.topology {
+            Topology::Single(parallelism) => parallelism.gpus(),
+            Topology::Multi { prefill, decode } => prefill.gpus() + decode.gpus(),
+        }
+    }
+
+    /// The fault of a single-node row that needs more GPUs than its node has, where the node is known. The matrix
+    /// prints such rows (it checks the ones that offload to dram alone); nothing can run them.
+    pub fn oversized(&self) -> Option<Diagnostic> {
+        let (Topology::Single(parallelism), Some(hardware)) = (&self.topology, self.entry.hardware) else {
+            return None;
+        };
+        super::dram::fits(*parallelism, hardware, &self.entry.runner, &self.place).err()
     }
 }
 
@@ -66,6 +86,8 @@ pub struct Entry {
     pub place: Place,
     /// Engine image reference with a tag.
     pub image: String,
+    /// Where it stands.
+    pub image_place: Place,
     /// Model id on the hub.
     pub model: String,
     /// The model's short name in this matrix, such as `dsv4`.
@@ -120,4 +142,16 @@ pub enum KvOffload {
         /// The budget of one node, GB (10^9 bytes).
         dram_gb: u64,
     },
+}
+
+impl Scenario {
+    /// The name in arm ids and experiment names: `agentic`, `1k1k`, `8k1k`, else `ISL_OSL`.
+    pub fn name(self) -> Cow<'static, str> {
+        match self {
+            Scenario::AgenticCoding => "agentic".into(),
+            Scenario::FixedSeqLen { isl: 1024, osl: 1024 } => "1k1k".into(),
+            Scenario::FixedSeqLen { isl: 8192, osl: 1024 } => "8k1k".into(),
+            Scenario::FixedSeqLen { isl, osl } => format!("{isl}_{osl}").into(),
+        }
+    }
 }
