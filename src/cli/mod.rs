@@ -3,6 +3,9 @@
 pub mod error;
 pub mod exit;
 pub mod printer;
+pub mod store;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -13,6 +16,15 @@ use printer::Printer;
 #[derive(Debug, Parser)]
 #[command(name = "ixbuild", version, propagate_version = true)]
 pub struct Cli {
+    /// The directory of results.
+    #[arg(
+        long,
+        global = true,
+        env = "IXBUILD_STORE",
+        value_name = "DIR",
+        long_help = "The directory of results. Default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild."
+    )]
+    pub store: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -20,7 +32,10 @@ pub struct Cli {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Verb {}
+pub enum Verb {
+    /// Check the store of results, or print where it is.
+    Store(store::Args),
+}
 
 /// Carries out one command line; the exit code.
 pub fn run(cli: Cli) -> u8 {
@@ -34,6 +49,8 @@ pub fn run(cli: Cli) -> u8 {
     }
 }
 
-fn dispatch(cli: Cli, _printer: Printer) -> Result<u8, Error> {
-    match cli.verb {}
+fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
+    match cli.verb {
+        Verb::Store(args) => store::run(args, cli.store, printer),
+    }
 }
