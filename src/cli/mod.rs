@@ -5,6 +5,9 @@ pub mod exit;
 pub mod filters;
 pub mod matrix;
 pub mod printer;
+pub mod store;
+
+use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
@@ -15,6 +18,15 @@ use printer::Printer;
 #[derive(Debug, Parser)]
 #[command(name = "ixbuild", version, propagate_version = true)]
 pub struct Cli {
+    /// The directory of results.
+    #[arg(
+        long,
+        global = true,
+        env = "IXBUILD_STORE",
+        value_name = "DIR",
+        long_help = "The directory of results. Default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild."
+    )]
+    pub store: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
@@ -25,6 +37,8 @@ pub struct Cli {
 pub enum Verb {
     /// Print the matrix: one row a job, as the field's own tools print it
     Matrix(Box<matrix::MatrixArgs>),
+    /// Check the store of results, or print where it is.
+    Store(store::Args),
 }
 
 /// Carries out one command line; the exit code.
@@ -42,5 +56,6 @@ pub fn run(cli: Cli) -> u8 {
 fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
     match cli.verb {
         Verb::Matrix(args) => matrix::run(&args, printer),
+        Verb::Store(args) => store::run(args, cli.store, printer),
     }
 }

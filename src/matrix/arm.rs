@@ -122,7 +122,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// The word in the master file.
-    pub fn name(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Scenario::FixedSeqLen { .. } => "fixed-seq-len",
             Scenario::AgenticCoding => "agentic-coding",

@@ -199,7 +199,7 @@ impl Recipe {
             "precision" => entry.precision == *want,
             "gpu" => arm.row.gpu() == want,
             "framework" => entry.framework == *want,
-            "scenario" => arm.row.scenario.name() == want,
+            "scenario" => arm.row.scenario.word() == want,
             _ => entry.multinode.to_string() == *want,
         })
     }
