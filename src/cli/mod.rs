@@ -3,6 +3,7 @@
 pub mod error;
 pub mod exit;
 pub mod printer;
+pub mod supervise;
 
 use clap::{Parser, Subcommand};
 
@@ -20,7 +21,11 @@ pub struct Cli {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Verb {}
+pub enum Verb {
+    /// What every local service runs under.
+    #[command(hide = true)]
+    Supervise(supervise::Supervise),
+}
 
 /// Carries out one command line; the exit code.
 pub fn run(cli: Cli) -> u8 {
@@ -35,5 +40,7 @@ pub fn run(cli: Cli) -> u8 {
 }
 
 fn dispatch(cli: Cli, _printer: Printer) -> Result<u8, Error> {
-    match cli.verb {}
+    match cli.verb {
+        Verb::Supervise(arguments) => supervise::run(&arguments),
+    }
 }

@@ -1,1 +1,4 @@
-//! Runs a job spec: start order, readiness, teardown, typed events. Knows no YAML and no arm.
+//! Execution: a job spec and what the host provides become processes, and processes become an outcome.
+pub mod descendants;
+pub mod exit;
+pub mod supervisor;
