@@ -8,6 +8,7 @@ pub mod printer;
 pub mod store;
 
 use std::path::PathBuf;
+pub mod supervise;
 
 use clap::{Parser, Subcommand};
 
@@ -39,6 +40,9 @@ pub enum Verb {
     Matrix(Box<matrix::MatrixArgs>),
     /// Check the store of results, or print where it is.
     Store(store::Args),
+    /// What every local service runs under.
+    #[command(hide = true)]
+    Supervise(supervise::Supervise),
 }
 
 /// Carries out one command line; the exit code.
@@ -57,5 +61,8 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
     match cli.verb {
         Verb::Matrix(args) => matrix::run(&args, printer),
         Verb::Store(args) => store::run(args, cli.store, printer),
+fn dispatch(cli: Cli, _printer: Printer) -> Result<u8, Error> {
+    match cli.verb {
+        Verb::Supervise(arguments) => supervise::run(&arguments),
     }
 }
