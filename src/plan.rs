@@ -4,6 +4,7 @@
 //! spec that was recorded for it: the one with the fewest differences, the latest of equals.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,8 +12,7 @@ use serde_json::Value;
 use crate::compose::{Blocked, Composed, Job};
 use crate::ids::{ArmId, JobHash};
 use crate::spec::diff::{Change, changes};
-use crate::store::error::StoreError;
-use crate::store::view::{JobState, StoreView};
+use crate::store::{JobState, StoreError, StoreView};
 
 /// The plan of a selection.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Planned {
     /// What the store and the policy make of it.
     pub state: State,
     /// The spec and its limits, for those that have one.
-    pub spec: Option<Box<Job>>,
+    pub spec: Option<Arc<Job>>,
     /// Seconds that a run would take.
     pub wall_s: u64,
     /// GPUs that a run would hold.
@@ -55,6 +55,18 @@ pub enum State {
     },
     /// It cannot run.
     Blocked(Vec<Blocked>),
+}
+
+impl State {
+    /// The word in messages and in JSON.
+    pub fn word(&self) -> &'static str {
+        match self {
+            State::Recorded { .. } => "recorded",
+            State::Run(_) => "run",
+            State::Running { .. } => "running",
+            State::Blocked(_) => "blocked",
+        }
+    }
 }
 
 /// Why an arm would run. Records keep these.
@@ -131,8 +143,6 @@ pub enum PlanError {
     Ambiguous {
         /// The id.
         id: ArmId,
-        /// What differs.
-        changes: Vec<Change>,
     },
     /// The store cannot be read.
     #[error(transparent)]
@@ -143,17 +153,20 @@ pub enum PlanError {
 ///
 /// # Errors
 /// An id with two specs; a store that cannot be read.
-pub fn plan(
-    arms: Vec<(ArmId, Composed)>,
-    store: &dyn StoreView,
-    policy: &Policy,
-) -> Result<Plan, PlanError> {
+pub fn plan(arms: Vec<(ArmId, Composed)>, store: &dyn StoreView, policy: &Policy) -> Result<Plan, PlanError> {
     let mut seen: HashMap<ArmId, JobHash> = HashMap::new();
     let mut planned = Vec::with_capacity(arms.len());
     for (id, composed) in arms {
         let job = match composed {
             Composed::Blocked(blocked) => {
-                planned.push(Planned { id, job: None, state: State::Blocked(vec![blocked]), spec: None, wall_s: 0, gpus: 0 });
+                planned.push(Planned {
+                    id,
+                    job: None,
+                    state: State::Blocked(vec![blocked]),
+                    spec: None,
+                    wall_s: 0,
+                    gpus: 0,
+                });
                 continue;
             }
             Composed::Job(job) => job,
@@ -161,12 +174,19 @@ pub fn plan(
         let canonical = job.spec.canonical();
         let hash = JobHash(crate::ids::Digest::of(&canonical));
         if seen.insert(id.clone(), hash).is_some_and(|other| other != hash) {
-            return Err(PlanError::Ambiguous { id, changes: Vec::new() });
+            return Err(PlanError::Ambiguous { id });
         }
         let state = state(&id, &hash, &job, &canonical, store, policy)?;
         let load_s = policy.load_s.or(job.spec.measurement.workload.duration_s).unwrap_or_default();
         let gpus = if policy.gpus { job.spec.gpus() } else { 0 };
-        planned.push(Planned { id, job: Some(hash), state, wall_s: policy.start_up_s + load_s, gpus, spec: Some(job) });
+        planned.push(Planned {
+            id,
+            job: Some(hash),
+            state,
+            wall_s: policy.start_up_s + load_s,
+            gpus,
+            spec: Some(Arc::from(job)),
+        });
     }
     Ok(Plan { arms: planned })
 }
@@ -188,13 +208,10 @@ fn state(
         return Ok(State::Running { owner: claim.to_string() });
     }
     if policy.real {
-        let unlocked = job.spec.unlocked();
+        let blocked = |name: &String| Blocked { why: format!("unlocked: {name}"), unblock: "ixbuild lock".to_owned() };
+        let unlocked: Vec<Blocked> = job.spec.unlocked().iter().map(blocked).collect();
         if !unlocked.is_empty() {
-            let names: Vec<&str> = unlocked.iter().map(String::as_str).collect();
-            return Ok(State::Blocked(vec![Blocked {
-                why: format!("unlocked: {}", names.join(", ")),
-                unblock: "ixbuild lock".to_owned(),
-            }]));
+            return Ok(State::Blocked(unlocked));
         }
     }
     reasons(id, hash, canonical, &known, store, policy).map(State::Run)
@@ -219,9 +236,7 @@ fn reasons(
         let new: Value = serde_json::from_slice(canonical).unwrap_or_default();
         reasons.extend(match nearest(id, hash, &new, store)? {
             None => vec![Reason::New],
-            Some((since, changes)) => {
-                changes.into_iter().map(|change| Reason::Changed { change, since }).collect()
-            }
+            Some((since, changes)) => changes.into_iter().map(|change| Reason::Changed { change, since }).collect(),
         });
     }
     if let Some(last) = known.last_failed() {

@@ -4,6 +4,9 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
 use super::exit;
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
+use crate::matrix::expand::ExpandError;
+use crate::matrix::select::SelectError;
+use crate::plan::PlanError;
 
 /// What a verb returns when it cannot do its work.
 #[derive(Debug)]
@@ -77,6 +80,32 @@ impl From<Diagnostics> for Error {
 impl From<Diagnostic> for Error {
     fn from(diagnostic: Diagnostic) -> Self {
         Diagnostics::from(diagnostic).into()
+    }
+}
+
+impl From<PlanError> for Error {
+    fn from(error: PlanError) -> Self {
+        match error {
+            PlanError::Store(error) => error.into(),
+            PlanError::Ambiguous { .. } => {
+                Self::new(exit::BAD_INPUT, error.to_string()).hint("make the rows differ, or remove one of them")
+            }
+        }
+    }
+}
+
+impl From<SelectError> for Error {
+    fn from(error: SelectError) -> Self {
+        Self::usage(error.to_string()).hint(error.hint())
+    }
+}
+
+impl From<ExpandError> for Error {
+    fn from(error: ExpandError) -> Self {
+        match error {
+            ExpandError::Filter(error) => Self::usage(error.to_string()).hint(error.hint()),
+            ExpandError::Rows(faults) => faults.into(),
+        }
     }
 }
 

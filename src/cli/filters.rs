@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::error::Error;
 use crate::config::load::{Config, find_masters};
 use crate::matrix::evals::{self, Evals};
-use crate::matrix::expand::{ExpandError, MatrixRow, expand};
+use crate::matrix::expand::{MatrixRow, expand};
 use crate::matrix::filter::{Common, Filter, Keys, ScenarioType, Sweep};
 
 /// Where the configuration lies, seen from the working directory.
@@ -119,10 +119,7 @@ impl FilterArgs {
             given => given,
         };
         let config = Config::load(masters, &self.runner_config)?;
-        let rows = expand(&config.entries, &config.runners, &filter).map_err(|error| match error {
-            ExpandError::Filter(error) => Error::usage(error.to_string()).hint(error.hint()),
-            ExpandError::Rows(faults) => faults.into(),
-        })?;
+        let rows = expand(&config.entries, &config.runners, &filter)?;
         Ok(evals::apply(rows, self.evals()))
     }
 
@@ -169,10 +166,10 @@ impl FilterArgs {
             return Err(Error::usage("--conc keeps concurrencies of named entries")
                 .hint("add --config-keys (`'*'` for all), or use --min-conc and --max-conc"));
         }
-        if let (Some(min), Some(max)) = (self.min_conc, self.max_conc) {
-            if min > max {
-                return Err(Error::usage(format!("--min-conc {min} is greater than --max-conc {max}")));
-            }
+        if let (Some(min), Some(max)) = (self.min_conc, self.max_conc)
+            && min > max
+        {
+            return Err(Error::usage(format!("--min-conc {min} is greater than --max-conc {max}")));
         }
         let step_size = self.step_size.unwrap_or(2);
         let step_size = u32::try_from(step_size).ok().filter(|step| *step > 1).ok_or_else(|| {

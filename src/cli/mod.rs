@@ -5,42 +5,99 @@ pub mod exit;
 pub mod filters;
 pub mod matrix;
 pub mod printer;
+pub mod project;
+mod script;
 pub mod store;
-
-use std::path::PathBuf;
 pub mod supervise;
 
-use clap::{Parser, Subcommand};
+mod diff;
+mod plan;
+mod progress;
+mod results;
+mod run;
+mod selection;
+mod show;
+mod table;
+mod why;
 
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::profile;
+use crate::store::Store;
 use error::Error;
 use printer::Printer;
 
-/// A build tool whose artefacts are benchmark results.
+/// A build tool whose artefacts are LLM inference benchmark results.
+///
+/// Every row of the matrix at one concurrency (an arm) is compiled into a job spec, named by the SHA-256 of that spec, run,
+/// and stored under that name. What did not change is never run again.
 #[derive(Debug, Parser)]
-#[command(name = "ixbuild", version, propagate_version = true)]
+#[command(name = "ixbuild", version, propagate_version = true, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Cli {
-    /// The directory of results.
-    #[arg(
-        long,
-        global = true,
-        env = "IXBUILD_STORE",
-        value_name = "DIR",
-        long_help = "The directory of results. Default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild."
-    )]
-    pub store: Option<PathBuf>,
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
+    /// Where and how.
+    #[command(flatten)]
+    pub globals: Globals,
 }
 
-/// The verbs.
+const EXAMPLES: &str = "\
+Examples:
+  ixbuild plan --profile rehearsal                  what would run, and why
+  ixbuild run --only-changed --profile rehearsal    run every arm that has no record
+  ixbuild show tp8-resident-mtp-c1 --format sh      the commands of an arm, as a script
+  ixbuild why tp8-resident-mtp-c1                   why an arm ran, or would run
+
+Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment,
+130 interrupted. The README says more.";
+
+/// Flags of every verb.
+#[derive(Debug, Args)]
+pub struct Globals {
+    /// The project's folder [default: the nearest one above the working directory with configs/runners.yaml]
+    #[arg(long, short = 'C', global = true, value_name = "DIR", env = "IXBUILD_PROJECT")]
+    pub project: Option<PathBuf>,
+    /// Where results live [default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild]
+    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE")]
+    pub store: Option<PathBuf>,
+    /// Where and how specs run: rehearsal, docker, or a name from configs/profiles [default: docker]
+    #[arg(long, short = 'P', global = true, value_name = "NAME", env = "IXBUILD_PROFILE")]
+    pub profile: Option<String>,
+}
+
+impl Globals {
+    /// The profile in force.
+    pub fn profile_name(&self) -> &str {
+        self.profile.as_deref().unwrap_or(profile::DEFAULT)
+    }
+
+    /// The store in force. Nothing is created before the first write.
+    ///
+    /// # Errors
+    /// No place for it; a folder that holds something else.
+    pub fn store(&self) -> Result<Store, Error> {
+        let root = match &self.store {
+            Some(root) => root.clone(),
+            None => crate::store::default_root()?,
+        };
+        Ok(Store::open(root)?)
+    }
+}
+
+/// The verbs. Their help stands with their arguments.
 #[derive(Debug, Subcommand)]
+#[allow(missing_docs, reason = "a comment here would replace the verb's own help")]
 pub enum Verb {
-    /// Print the matrix: one row a job, as the field's own tools print it
+    Plan(plan::PlanArgs),
+    Run(run::RunArgs),
+    Show(show::ShowArgs),
+    Why(why::WhyArgs),
+    Diff(diff::DiffArgs),
     Matrix(Box<matrix::MatrixArgs>),
-    /// Check the store of results, or print where it is.
     Store(store::Args),
-    /// What every local service runs under.
     #[command(hide = true)]
     Supervise(supervise::Supervise),
 }
@@ -58,11 +115,15 @@ pub fn run(cli: Cli) -> u8 {
 }
 
 fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
+    let globals = &cli.globals;
     match cli.verb {
+        Verb::Plan(args) => plan::plan(&args, globals, printer),
+        Verb::Run(args) => run::run(&args, globals, printer),
+        Verb::Show(args) => show::show(&args, globals, printer),
+        Verb::Why(args) => why::why(&args, globals, printer),
+        Verb::Diff(args) => diff::diff(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
-        Verb::Store(args) => store::run(args, cli.store, printer),
-fn dispatch(cli: Cli, _printer: Printer) -> Result<u8, Error> {
-    match cli.verb {
-        Verb::Supervise(arguments) => supervise::run(&arguments),
+        Verb::Store(args) => store::run(args, cli.globals.store, printer),
+        Verb::Supervise(args) => supervise::run(&args),
     }
 }

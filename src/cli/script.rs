@@ -143,7 +143,7 @@ fn process(service: &Service, background: bool, out: &mut String) {
     }
     let words: Vec<String> = service.entrypoint.iter().map(|word| quote(word)).collect();
     out.push_str(&words.join(" "));
-    let argv: Vec<String> = service.argv.iter().map(|item| render(item)).collect();
+    let argv: Vec<String> = service.argv.iter().map(render).collect();
     let mut at = 0;
     while at < argv.len() {
         let mut line = quote(&argv[at]);

@@ -30,6 +30,12 @@ pub struct Profile {
     /// Jobs at a time.
     #[serde(default = "one")]
     pub jobs: usize,
+    /// Valid records that make a hit.
+    #[serde(default = "one")]
+    pub records: usize,
+    /// What a job takes, for estimates.
+    #[serde(default)]
+    pub estimate: Estimate,
     /// What a rehearsal substitutes; absent when everything is real.
     #[serde(default)]
     pub substitute: Option<Substitute>,
@@ -70,6 +76,18 @@ pub struct Timing {
     pub scrape_ms: u64,
     /// Seconds that the client may take.
     pub client_timeout_s: u64,
+}
+
+/// What a job takes beside its measured load, for estimates. Never hashed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Estimate {
+    /// Seconds from start to the first measured request, and for the end.
+    #[serde(default)]
+    pub start_up_s: u64,
+    /// Seconds of load, where it is not the workload's duration.
+    #[serde(default)]
+    pub load_s: Option<u64>,
 }
 
 /// What stands in for the real thing.

@@ -46,6 +46,9 @@ pub struct Recipes {
     tools: Tools,
 }
 
+/// Which overlays apply, and whether the client is the eval client.
+type Choice = (Vec<bool>, bool);
+
 /// One recipe with its fragments.
 struct Recipe {
     path: String,
@@ -56,7 +59,7 @@ struct Recipe {
     base: Node,
     overlays: Vec<(Expr, Node)>,
     names: BTreeSet<String>,
-    compiled: RefCell<HashMap<(Vec<bool>, bool), Rc<Body>>>,
+    compiled: RefCell<HashMap<Choice, Rc<Body>>>,
 }
 
 /// What a recipe makes of an arm, and what the policy needs to finish it.

@@ -1,0 +1,84 @@
+//! `ixbuild diff`: every difference of two specs.
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::error::Error;
+use super::exit;
+use super::plan::change_text;
+use super::printer::Printer;
+use super::project::Project;
+use super::selection::{is_hash, one_arm};
+use crate::compose::Composed;
+use crate::ids::JobHash;
+use crate::spec::diff::{Change, changes};
+use crate::store::StoreView;
+
+/// Print every difference of two specs, grouped by stage
+///
+/// Each side is an arm (as the configs say it now) or a job hash (as it was recorded).
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The old side: an arm or a job hash
+    #[arg(value_name = "ARM|HASH")]
+    old: String,
+    /// The new side: an arm or a job hash
+    #[arg(value_name = "ARM|HASH")]
+    new: String,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn diff(args: &DiffArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
+    let (old_hash, old) = side(&args.old, globals)?;
+    let (new_hash, new) = side(&args.new, globals)?;
+    let found = changes(&old, &new);
+    if args.json {
+        printer.data(&json!({"old": old_hash, "new": new_hash, "changes": found}).to_string());
+        return Ok(exit::OK);
+    }
+    printer.note(&format!("{} → {}", old_hash.short(), new_hash.short()));
+    match found.is_empty() {
+        true => printer.data("no difference: one job"),
+        false => printer.data(&grouped(&found)),
+    }
+    Ok(exit::OK)
+}
+
+/// Changes under a heading for each stage.
+pub(super) fn grouped(changes: &[Change]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    let mut stage = "";
+    for change in changes {
+        if change.stage != stage {
+            stage = &change.stage;
+            lines.push(stage.to_owned());
+        }
+        let within = Change { stage: String::new(), ..change.clone() };
+        lines.push(format!("  {}", change_text(&within).trim_start()));
+    }
+    lines.join("\n")
+}
+
+/// A spec by arm or hash.
+pub(super) fn side(word: &str, globals: &Globals) -> Result<(JobHash, Value), Error> {
+    let (hash, bytes) = if is_hash(word) {
+        let store = globals.store()?;
+        let hash = store.resolve(word)?;
+        let bytes = store.spec(&hash)?.ok_or_else(|| Error::usage(format!("the store has no spec of {hash}")))?;
+        (hash, bytes)
+    } else {
+        let project = Project::open(globals)?;
+        let arm = one_arm(&project, word)?;
+        match project.composer().compose(&arm)? {
+            Composed::Job(job) => (job.spec.hash(), job.spec.canonical()),
+            Composed::Blocked(blocked) => {
+                return Err(Error::refused(format!("{} has no spec: {}", arm.id, blocked.why)).hint(blocked.unblock));
+            }
+        }
+    };
+    let value = serde_json::from_slice(&bytes).map_err(|error| Error::environment(format!("{hash}: {error}")))?;
+    Ok((hash, value))
+}
