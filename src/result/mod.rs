@@ -7,7 +7,7 @@
 //! | scrapes of `/metrics` | [`prometheus`], [`counters`], [`engine`] | [`server`]: acceptance, caches, tokens |
 //! | an eval report | [`eval`] | score |
 //!
-//! [`derive`] does it all and decides the [`gates`]; it is pure, so that stored layers can be derived again under newer
+//! [`derive()`] does it all and decides the [`gates`]; it is pure, so that stored layers can be derived again under newer
 //! formulas. [`compare`] and [`verdict`] set runs of one spec side by side, with quantiles from [`student`]. Nothing here knows
 //! the store, or where the layers came from.
 

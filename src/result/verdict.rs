@@ -2,7 +2,7 @@
 //!
 //! Rates and times vary by factors, so values are compared as logarithms. The ratio is that of the geometric means: their
 //! logarithms are what a t interval is centred on, and with up to two runs a side they are all but the medians (an interval
-//! for a median needs six runs before it has any confidence). The two-sided 90% interval of the log ratio is held against
+//! for a median needs five runs to reach 90%). The two-sided 90% interval of the log ratio is held against
 //! the band [−ln(1 + b), ln(1 + b)]:
 //!
 //! - inside: REPRODUCED. This is Schuirmann's two one-sided tests at 5% each, as used for bioequivalence: a true ratio outside
