@@ -7,10 +7,12 @@
 //! | scrapes of `/metrics` | [`prometheus`], [`counters`], [`engine`] | [`server`]: acceptance, caches, tokens |
 //! | an eval report | [`eval`] | score |
 //!
-//! [`derive`] does it all and decides the [`gates`]; it is pure, so that stored layers can be derived again under newer
-//! formulas. Nothing here knows the store, or where the layers came from.
+//! [`derive()`] does it all and decides the [`gates`]; it is pure, so that stored layers can be derived again under newer
+//! formulas. [`compare`] and [`verdict`] set runs of one spec side by side, with quantiles from [`student`]. Nothing here knows
+//! the store, or where the layers came from.
 
 pub mod aggregate;
+pub mod compare;
 pub mod counters;
 pub mod document;
 pub mod engine;
@@ -22,15 +24,19 @@ pub mod prometheus;
 pub mod samples;
 pub mod server;
 pub mod stats;
+pub mod student;
+pub mod verdict;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use serde::{Deserialize, Serialize};
 
+pub use compare::{Reproduction, compare_metrics, reproduction};
 pub use document::{FORMULAS, ResultDoc};
 pub use error::{Layer, RawError};
 pub use gates::{Gate, GateName, GateVerdict};
+pub use verdict::Verdict;
 
 use crate::spec::{ClientOutput, JobSpec};
 

@@ -442,3 +442,35 @@ fn an_engine_whose_names_are_unknown_says_so() {
     assert!(server.unavailable.as_ref().unwrap().contains("no metric names are known"));
     assert!(!derived.valid(true));
 }
+
+/// A result to compare with others.
+pub fn a_result() -> ResultDoc {
+    good().derive(&spec_with(|_| {})).result
+}
+
+/// Cut and garbled layers give errors that name a line, or other figures; never a panic.
+#[test]
+fn damaged_layers_are_told_by_line() {
+    let spec = spec_with(|_| {});
+    let layers = good();
+    let aggregate = layers.aggregate.to_string();
+    let whole = [layers.requests.as_bytes(), aggregate.as_bytes(), layers.counters.as_bytes()];
+    let mut rng = fastrand::Rng::with_seed(1);
+    for round in 0..600 {
+        let mut damaged = whole.map(<[u8]>::to_vec);
+        let layer = &mut damaged[round % 3];
+        let place = rng.usize(..layer.len());
+        if rng.bool() {
+            layer.truncate(place)
+        } else {
+            layer[place] = rng.u8(..)
+        }
+        let [requests, aggregate, counters] = &damaged;
+        let raw =
+            Raw { requests: Some(requests), aggregate: Some(aggregate), counters: Some(counters), ..Raw::default() };
+        match derive(&spec, &raw) {
+            Ok(derived) => assert!(!serde_json::to_string(&derived).unwrap().contains("NaN")),
+            Err(error) => assert!(error.to_string().contains("line ") || error.to_string().contains(" is "), "{error}"),
+        }
+    }
+}
