@@ -3,6 +3,8 @@
 pub mod error;
 pub mod exit;
 pub mod printer;
+pub mod replay;
+pub mod sim;
 
 use clap::{Parser, Subcommand};
 
@@ -20,7 +22,12 @@ pub struct Cli {
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
-pub enum Verb {}
+pub enum Verb {
+    /// Play a service of a rehearsal.
+    Sim(sim::Sim),
+    /// Play the load generator of a rehearsal.
+    Replay(replay::Replay),
+}
 
 /// Carries out one command line; the exit code.
 pub fn run(cli: Cli) -> u8 {
@@ -34,6 +41,9 @@ pub fn run(cli: Cli) -> u8 {
     }
 }
 
-fn dispatch(cli: Cli, _printer: Printer) -> Result<u8, Error> {
-    match cli.verb {}
+fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
+    match cli.verb {
+        Verb::Sim(command) => sim::run(&command, printer),
+        Verb::Replay(command) => replay::run(&command, printer),
+    }
 }
