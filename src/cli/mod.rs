@@ -6,7 +6,9 @@ pub mod filters;
 pub mod matrix;
 pub mod printer;
 pub mod project;
+pub mod replay;
 mod script;
+pub mod sim;
 pub mod store;
 pub mod supervise;
 
@@ -98,6 +100,8 @@ pub enum Verb {
     Diff(diff::DiffArgs),
     Matrix(Box<matrix::MatrixArgs>),
     Store(store::Args),
+    Sim(sim::Sim),
+    Replay(replay::Replay),
     #[command(hide = true)]
     Supervise(supervise::Supervise),
 }
@@ -124,6 +128,8 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
         Verb::Diff(args) => diff::diff(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
         Verb::Store(args) => store::run(args, cli.globals.store, printer),
+        Verb::Sim(args) => sim::run(&args, printer),
+        Verb::Replay(args) => replay::run(&args, printer),
         Verb::Supervise(args) => supervise::run(&args),
     }
 }
