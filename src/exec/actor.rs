@@ -80,6 +80,8 @@ pub fn spec(services: Vec<Service>, client: Service) -> JobSpec {
 /// | `get URL` | asks, and ends with status 1 unless the answer is 2xx |
 /// | `write PATH TEXT` | writes a file |
 /// | `cat PATH` | writes a file's content to its output |
+/// | `await PATH` | waits until the file is there |
+/// | `queue PATH OTHER` | the first to do so makes the file and goes on; later ones wait for the other file |
 /// | `deaf` | from now on ignores TERM |
 /// | `exit STATUS` | ends |
 /// | `hang` | does nothing for ever |
@@ -118,6 +120,13 @@ pub async fn play(
                 }
                 "write" => std::fs::write(next()?, next()?).map_err(|error| error.to_string())?,
                 "cat" => line(out, &std::fs::read_to_string(next()?).map_err(|error| error.to_string())?)?,
+                "await" => appears(next()?).await,
+                "queue" => {
+                    let (path, other) = (next()?, next()?);
+                    if std::fs::File::create_new(path).is_err() {
+                        appears(other).await;
+                    }
+                }
                 "deaf" => deaf.store(true, Ordering::SeqCst),
                 "exit" => return number(next()?),
                 "hang" => std::future::pending().await,
@@ -132,6 +141,13 @@ pub async fn play(
             let _ = line(out, &message);
             CONFUSED
         }
+    }
+}
+
+/// Resolves once a file is there.
+async fn appears(path: &str) {
+    while !std::path::Path::new(path).exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
 

@@ -162,3 +162,73 @@ pub fn make_directories(bindings: &Bindings<'_>) -> Result<(), LaunchError> {
         .into_iter()
         .try_for_each(|path| fs::create_dir_all(&path).map_err(|source| LaunchError::Io { path, source }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use super::*;
+    use crate::exec::actor;
+    use crate::spec::{Binding, Part, Segment, Substitutions};
+
+    struct Fixed;
+
+    impl Binder for Fixed {
+        fn bind(&self, _: &Binding) -> Result<Cow<'_, str>, Unbound> {
+            Ok("8000".into())
+        }
+    }
+
+    fn real(program: &[&str]) -> Service {
+        let mut service = actor::service("server", &["MODEL", "--port"]);
+        service.entrypoint = program.iter().map(|word| (*word).to_owned()).collect();
+        let port = Binding::Endpoint { name: "http".into(), part: Part::Port, service: "server".into() };
+        service.argv.push(Text::from_segments(vec![Segment::Bind(port)]));
+        service
+    }
+
+    fn command_of(service: &Service, substitutions: Option<Substitutions>) -> (String, bool) {
+        let mut spec = actor::spec(vec![service.clone()], actor::service("client", &[]));
+        spec.deployment.substitutions = substitutions;
+        let (words, played) = command(&spec, service, Path::new("/bin/ixbuild"), &Fixed).unwrap();
+        (words.join(" "), played)
+    }
+
+    fn rehearsal() -> Substitutions {
+        let settings = |name: &str| BTreeMap::from([(name.into(), Tree::Decimal { decimal: "0.25".to_owned() })]);
+        Substitutions {
+            client: settings("think-s"),
+            engine: settings("step-ms"),
+            programs: [("vllm".into(), "vllm".to_owned()), ("aiperf".into(), REPLAY.to_owned())].into(),
+            replay_version: 1,
+            simulator_version: 1,
+        }
+    }
+
+    #[test]
+    fn a_service_runs_its_own_command_without_substitutions() {
+        assert_eq!(command_of(&real(&["vllm", "serve"]), None), ("vllm serve MODEL --port 8000".to_owned(), false));
+    }
+
+    #[test]
+    fn the_simulator_gets_the_real_arguments() {
+        assert_eq!(
+            command_of(&real(&["vllm", "serve"]), Some(rehearsal())),
+            (r#"/bin/ixbuild sim serve --as vllm --settings {"step-ms":0.25} -- MODEL --port 8000"#.to_owned(), true)
+        );
+    }
+
+    #[test]
+    fn the_replay_client_gets_its_subcommand_too() {
+        assert_eq!(
+            command_of(&real(&["aiperf", "profile"]), Some(rehearsal())),
+            (r#"/bin/ixbuild replay --settings {"think-s":0.25} -- profile MODEL --port 8000"#.to_owned(), true)
+        );
+    }
+
+    #[test]
+    fn a_program_that_nothing_plays_runs_as_itself() {
+        let (words, played) = command_of(&real(&["mooncake_master"]), Some(rehearsal()));
+        assert_eq!((words.as_str(), played), ("mooncake_master MODEL --port 8000", false));
+    }
+}

@@ -61,16 +61,16 @@ impl Drop for PortLease {
 }
 
 impl PortRegistry {
-    /// The registry of this user: `$XDG_RUNTIME_DIR/ixbuild/ports`, else `ixbuild-UID/ports` in the temporary directory.
+    /// The registry of this user: `$XDG_RUNTIME_DIR/ixbuild/ports`, else `ixbuild-ports-UID` in the temporary directory.
     ///
     /// # Errors
     /// The directory cannot be made, or is another user's.
     pub fn of_user() -> Result<Self, PortError> {
-        let base = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
-            Some(runtime) => runtime.join("ixbuild"),
-            None => std::env::temp_dir().join(format!("ixbuild-{}", rustix::process::getuid().as_raw())),
+        let directory = match std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir()) {
+            Some(runtime) => runtime.join("ixbuild").join("ports"),
+            None => std::env::temp_dir().join(format!("ixbuild-ports-{}", rustix::process::getuid().as_raw())),
         };
-        Self::at(&base.join("ports"))
+        Self::at(&directory)
     }
 
     /// A registry in a directory, made if it is missing.
@@ -80,8 +80,10 @@ impl PortRegistry {
     pub fn at(directory: &Path) -> Result<Self, PortError> {
         let failed = |source| PortError::Directory { path: directory.to_owned(), source };
         DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(failed)?;
-        if fs::metadata(directory).map_err(failed)?.uid() != rustix::process::getuid().as_raw() {
-            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, "it belongs to another user")));
+        // Not through a link: in a directory that all may write, it could lead anywhere.
+        let found = fs::symlink_metadata(directory).map_err(failed)?;
+        if !found.is_dir() || found.uid() != rustix::process::getuid().as_raw() {
+            return Err(failed(io::Error::new(io::ErrorKind::PermissionDenied, "it is no directory of this user")));
         }
         Ok(Self { directory: directory.to_owned(), range: usable_range() })
     }

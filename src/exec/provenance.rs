@@ -104,4 +104,23 @@ mod tests {
     fn a_directory_outside_any_repository_has_no_revision() {
         assert_eq!(Git::of(Path::new("/proc")), None);
     }
+
+    #[test]
+    fn a_repository_has_a_revision_and_may_be_dirty() {
+        let directory = tempfile::tempdir().unwrap();
+        let git = |arguments: &[&str]| {
+            let who = ["-c", "user.name=n", "-c", "user.email=e", "-c", "commit.gpgsign=false"];
+            let mut command = Command::new("git");
+            let output = command.current_dir(directory.path()).args(who).args(arguments).output().unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8(output.stdout).unwrap()
+        };
+        git(&["init", "--quiet"]);
+        assert_eq!(Git::of(directory.path()), None, "no commit yet");
+        git(&["commit", "--quiet", "--allow-empty", "-m", "m"]);
+        let clean = Git::of(directory.path()).unwrap();
+        assert_eq!((clean.revision.as_str(), clean.dirty), (git(&["rev-parse", "HEAD"]).trim(), false));
+        std::fs::write(directory.path().join("new"), "").unwrap();
+        assert!(Git::of(directory.path()).unwrap().dirty);
+    }
 }

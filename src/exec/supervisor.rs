@@ -229,24 +229,32 @@ async fn end_descendants(main: i32, grace: Duration) -> Option<Exit> {
     }
 }
 
-/// Ends this process as the command ended. Returns the exit code to use when that was no signal, or the signal is one
-/// that this process survives (128 + its number then, as shells do).
+/// Ends this process as the command ended. Returns the exit code to use when that was no signal.
 pub fn mirror(exit: Exit) -> u8 {
     match exit {
         Exit::Code(code) => u8::try_from(code).unwrap_or(u8::MAX),
         Exit::Lost => u8::MAX,
         Exit::Signal(number) => {
-            if let Some(signal) = Signal::from_named_raw(number) {
-                // No second core dump beside the command's own; ignoring the error costs but a file.
-                let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
-                let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
-                // Twice: the runtime's handler for SEGV and BUS uses up the first.
-                let _ = kill_process(getpid(), signal);
-                let _ = kill_process(getpid(), signal);
-            }
-            u8::try_from(128 + number).unwrap_or(u8::MAX)
+            let code = die_by(number);
+            // This process handles TERM, INT and HUP; a fresh image of it does not.
+            let error = Command::new("/proc/self/exe").args(["supervise", "--die-by", &number.to_string()]).exec();
+            drop(error);
+            code
         }
     }
+}
+
+/// Ends this process by a signal. If it survives (the runtime ignores PIPE), the exit code that shells use for it.
+pub fn die_by(number: i32) -> u8 {
+    if let Some(signal) = Signal::from_named_raw(number) {
+        // No second core dump beside the command's own; ignoring the error costs but a file.
+        let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
+        let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
+        // Twice: the runtime's handler for SEGV and BUS uses up the first.
+        let _ = kill_process(getpid(), signal);
+        let _ = kill_process(getpid(), signal);
+    }
+    u8::try_from(128 + number).unwrap_or(u8::MAX)
 }
 
 #[cfg(test)]
