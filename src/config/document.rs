@@ -293,9 +293,18 @@ fn is_control(c: char) -> bool {
 fn syntax(source: &Arc<Source>, error: &ScanError) -> Diagnostic {
     let offset = error.marker().byte_offset().unwrap_or(0).min(source.text.len());
     let line = source.text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
-    let tab = source.text[line..].chars().take_while(|c| c.is_whitespace() && *c != '\n').any(|c| c == '\t');
+    let line = source.text[line..].lines().next().unwrap_or_default();
     let fault = Diagnostic::at(&place(source, offset..offset), format!("not valid YAML: {}", error.info()));
-    if tab { fault.help("indent with spaces; YAML forbids tabs") } else { fault }
+    let indent = &line[..line.len() - line.trim_start().len()];
+    if indent.contains('\t') {
+        fault.help("indent with spaces; YAML forbids tabs")
+    } else if let Some(wide) = line.chars().find(|c| matches!(c, '\u{ff0c}' | '\u{ff1a}' | '\u{3001}')) {
+        fault.help(format!("the line holds `{wide}`, U+{:04X}: write the ASCII character", u32::from(wide)))
+    } else if error.info().contains("mapping values are not allowed") {
+        fault.help("quote a value that holds `: `, and check the indentation")
+    } else {
+        fault
+    }
 }
 
 #[cfg(test)]
