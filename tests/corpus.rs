@@ -10,8 +10,6 @@ use serde_json::Value;
 
 fn oracle() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/oracle");
-    // A worktree may lie elsewhere.
-    let dir = std::env::var_os("IXBUILD_ORACLE").map_or(dir, PathBuf::from);
     if dir.is_dir() {
         return Some(dir);
     }

@@ -117,7 +117,8 @@ impl Node {
             None => "a list",
             Some(Scalar::Null) => "null",
             Some(Scalar::Bool(_)) => "a boolean",
-            Some(Scalar::Integer(_) | Scalar::OddInteger(_)) => "an integer",
+            Some(Scalar::Integer(_)) => "an integer",
+            Some(Scalar::OddInteger(_)) => "an octal, hexadecimal, binary or base-60 integer",
             Some(Scalar::Float(_)) => "a float",
             Some(Scalar::Text(_)) => "a string",
         }

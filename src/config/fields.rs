@@ -164,6 +164,7 @@ impl<'n, 'f> Fields<'n, 'f> {
     /// A required field: absence and null are noted.
     pub fn required(&self, name: &str) -> Option<&'n Node> {
         match self.entry(name) {
+            None if self.is_misspelt(name) => None,
             None => {
                 let message = format!("{} lacks `{name}`", self.what);
                 self.faults
@@ -179,6 +180,14 @@ impl<'n, 'f> Fields<'n, 'f> {
             }
             Some((_, value)) => Some(value),
         }
+    }
+
+    /// Whether an unknown field is near this one: then its own fault says it all.
+    fn is_misspelt(&self, name: &str) -> bool {
+        self.entries.iter().any(|(key, _)| {
+            let written = key.scalar_text().unwrap_or_default();
+            !self.known.contains(&written) && closest(written, self.known.iter().copied()) == Some(name)
+        })
     }
 
     /// A required non-empty string.
@@ -370,15 +379,12 @@ pub fn choice<T: Copy>(node: &Node, what: &str, choices: &[(&str, T)], faults: &
     let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     if found.is_none() {
         let words = || choices.iter().map(|(word, _)| *word);
-        let help = match closest(text, words()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("one of {}", listed(words(), 24)),
-        };
-        faults.push(
-            Diagnostic::at(&node.place, format!("{what} cannot be `{text}`"))
-                .label(format!("one of {}", listed(words(), 24)))
-                .help(help),
-        );
+        let mut fault = Diagnostic::at(&node.place, format!("{what} cannot be `{text}`"))
+            .label(format!("one of {}", listed(words(), 24)));
+        if let Some(near) = closest(text, words()) {
+            fault = fault.help(format!("did you mean `{near}`?"));
+        }
+        faults.push(fault);
     }
     found
 }
