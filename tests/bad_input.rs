@@ -1,5 +1,7 @@
 //! Faulty masters and runners files: every fault at file:line:column, with its line and its fix; no output, exit 3.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
 use std::process::Command;
 
 const ENTRY: &str = "\

@@ -2,6 +2,8 @@
 //!
 //! Skipped, loudly, where they are absent.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +70,7 @@ fn every_case_prints_the_rows_of_the_fields_generator() {
     let cases = lines(&head.join("cases.jsonl"));
     assert!(!cases.is_empty());
     let check = |case: &Value| {
-        let said = matrix(&head, args(&case));
+        let said = matrix(&head, args(case));
         assert!(said.ok, "{case}\n{}", said.stderr);
         let expected = compact(&unzip(&head.join("expected").join(case["expected"].as_str().unwrap())));
         let got = compact(&said.stdout);

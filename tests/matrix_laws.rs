@@ -1,5 +1,7 @@
 //! What never changes the matrix: YAML style, comments, key order, unrelated entries.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
+
 use std::fmt::Write;
 use std::sync::Arc;
 

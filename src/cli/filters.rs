@@ -169,10 +169,10 @@ impl FilterArgs {
             return Err(Error::usage("--conc keeps concurrencies of named entries")
                 .hint("add --config-keys (`'*'` for all), or use --min-conc and --max-conc"));
         }
-        if let (Some(min), Some(max)) = (self.min_conc, self.max_conc) {
-            if min > max {
-                return Err(Error::usage(format!("--min-conc {min} is greater than --max-conc {max}")));
-            }
+        if let (Some(min), Some(max)) = (self.min_conc, self.max_conc)
+            && min > max
+        {
+            return Err(Error::usage(format!("--min-conc {min} is greater than --max-conc {max}")));
         }
         let step_size = self.step_size.unwrap_or(2);
         let step_size = u32::try_from(step_size).ok().filter(|step| *step > 1).ok_or_else(|| {
