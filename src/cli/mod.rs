@@ -7,6 +7,7 @@ pub mod store;
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Parser, Subcommand};
 
 use error::Error;
@@ -22,6 +23,7 @@ pub struct Cli {
         global = true,
         env = "IXBUILD_STORE",
         value_name = "DIR",
+        value_parser = OsStringValueParser::new().map(PathBuf::from),
         long_help = "The directory of results. Default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild."
     )]
     pub store: Option<PathBuf>,
