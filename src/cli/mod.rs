@@ -24,6 +24,7 @@ mod why;
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::profile;
@@ -63,7 +64,8 @@ pub struct Globals {
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "IXBUILD_PROJECT")]
     pub project: Option<PathBuf>,
     /// Where results live [default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild]
-    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE")]
+    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE",
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub store: Option<PathBuf>,
     /// Where and how specs run: rehearsal, docker, or a name from configs/profiles [default: docker]
     #[arg(long, short = 'P', global = true, value_name = "NAME", env = "IXBUILD_PROFILE")]
@@ -81,11 +83,7 @@ impl Globals {
     /// # Errors
     /// No place for it; a folder that holds something else.
     pub fn store(&self) -> Result<Store, Error> {
-        let root = match &self.store {
-            Some(root) => root.clone(),
-            None => crate::store::default_root()?,
-        };
-        Ok(Store::open(root)?)
+        store::open(self.store.clone())
     }
 }
 

@@ -4,20 +4,23 @@ use std::path::{Path, PathBuf};
 
 use super::Globals;
 use super::error::Error;
-use crate::compose::{Composed, Composer};
+use crate::compose::{Composed, Composer, Job};
+use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::golden::Curves;
 use crate::config::inputs::Inputs;
+use crate::config::master;
 use crate::config::profile::Profile;
 use crate::config::runners::Runners;
-use crate::config::{diagnostic::Diagnostics, master};
-use crate::ids::ArmId;
 use crate::lock::{self, Lock};
 use crate::matrix::arm::Arm;
 use crate::matrix::filter::Filter;
 use crate::matrix::{arms::arms, expand::expand};
-use crate::plan::{self, Plan, Policy};
+use crate::plan::{self, Outline, Plan, Policy};
 use crate::recipe::Recipes;
 use crate::store::Store;
+
+/// Arms that are not worth a thread of their own.
+const PART: usize = 500;
 
 /// What marks the top of a project.
 const MARK: &str = "configs/runners.yaml";
@@ -62,16 +65,13 @@ impl Project {
         let sources: Vec<_> =
             self.inputs.in_folder("configs", "-master.yaml").map(|(_, source)| source.clone()).collect();
         if sources.is_empty() {
-            return Err(Error::from(crate::config::diagnostic::Diagnostic::new(format!(
-                "{} has no configs/*-master.yaml",
-                self.root.display()
-            ))));
+            return Err(Error::from(Diagnostic::new(format!("{} has no configs/*-master.yaml", self.root.display()))));
         }
         let mut faults = Diagnostics::default();
         let entries = faults.absorb(master::parse_all(&sources));
         let runners = faults.absorb(match self.inputs.get(MARK) {
             Some(source) => Runners::parse(source),
-            None => Err(crate::config::diagnostic::Diagnostic::new(format!("{MARK} is missing")).into()),
+            None => Err(Diagnostic::new(format!("{MARK} is missing")).into()),
         });
         let (Some(entries), Some(runners)) = (entries, runners) else { return Err(faults.into()) };
         Ok(arms(&expand(&entries, &runners, filter)?).arms)
@@ -82,26 +82,55 @@ impl Project {
         Composer { recipes: &self.recipes, curves: &self.curves, lock: &self.lock, profile: &self.profile }
     }
 
-    /// Composes arms.
+    /// Composes arms and keeps what planning needs of them: a matrix of 100,000 arms is never whole in memory.
     ///
     /// # Errors
-    /// Every fault in their recipes.
-    pub fn compose<'a>(&self, arms: impl IntoIterator<Item = &'a Arm>) -> Result<Vec<(ArmId, Composed)>, Error> {
+    /// Every fault in their recipes, once.
+    pub fn outlines(&self, arms: &[&Arm]) -> Result<Vec<Outline>, Error> {
         let composer = self.composer();
-        let mut faults = Diagnostics::default();
-        let mut composed = Vec::new();
-        for arm in arms {
-            match composer.compose(arm) {
-                Ok(job) => composed.push((arm.id.clone(), job)),
-                // One fault of a recipe would show for every arm that it makes.
-                Err(found) => found.0.into_iter().for_each(|fault| {
-                    if !faults.0.contains(&fault) {
-                        faults.push(fault);
-                    }
-                }),
+        let part = |arms: &[&Arm]| {
+            let mut faults = Diagnostics::default();
+            let mut known = Vec::new();
+            let mut outlines = Vec::with_capacity(arms.len());
+            for arm in arms {
+                match composer.compose(arm) {
+                    Ok(composed) => outlines.push(Outline::of(arm.id.clone(), &composed, &mut known)),
+                    Err(found) => faults
+                        .0
+                        .extend(found.0.into_iter().filter(|fault| !faults.0.contains(fault)).collect::<Vec<_>>()),
+                }
             }
+            faults.or(outlines)
+        };
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let size = arms.len().div_ceil(threads).max(PART);
+        let parts: Vec<_> = std::thread::scope(|scope| {
+            let parts: Vec<_> = arms.chunks(size).map(|arms| scope.spawn(|| part(arms))).collect();
+            parts.into_iter().map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        });
+        let mut faults = Diagnostics::default();
+        let mut outlines = Vec::with_capacity(arms.len());
+        for part in parts {
+            outlines.extend(faults.absorb(part).into_iter().flatten());
         }
-        Ok(faults.or(composed)?)
+        let mut seen = Vec::new();
+        faults.0.retain(|fault| {
+            let new = !seen.contains(fault);
+            seen.push(fault.clone());
+            new
+        });
+        Ok(faults.or(outlines)?)
+    }
+
+    /// Composes one arm that is known to have a job.
+    ///
+    /// # Errors
+    /// Faults in its recipe; an arm without a job.
+    pub fn job(&self, arm: &Arm) -> Result<Box<Job>, Diagnostics> {
+        match self.composer().compose(arm)? {
+            Composed::Job(job) => Ok(job),
+            Composed::Blocked(blocked) => Err(Diagnostic::at(&arm.row.place, blocked.why).help(blocked.unblock).into()),
+        }
     }
 
     /// What planning depends on beside specs and store.
@@ -121,8 +150,9 @@ impl Project {
     ///
     /// # Errors
     /// Faults in recipes; an arm with two specs; a store that cannot be read.
-    pub fn plan<'a>(&self, arms: impl IntoIterator<Item = &'a Arm>, store: &Store, rerun: bool) -> Result<Plan, Error> {
-        Ok(plan::plan(self.compose(arms)?, store, &self.policy(rerun))?)
+    pub fn plan(&self, arms: &[&Arm], store: &Store, rerun: bool) -> Result<Plan, Error> {
+        let spec = |index: usize| Ok(self.job(arms[index])?.spec.canonical());
+        Ok(plan::plan(self.outlines(arms)?, &spec, store, &self.policy(rerun))?)
     }
 }
 

@@ -22,6 +22,7 @@ use crate::config::profile::{ExecutorKind, Profile};
 use crate::exec::provenance::Git;
 use crate::exec::{Host, Local, Timing, cancellation};
 use crate::ids::{ArmId, JobHash};
+use crate::matrix::arm::Arm;
 use crate::matrix::filter::{Filter, Sweep};
 use crate::plan::{Plan, State};
 use crate::result::ResultDoc;
@@ -70,7 +71,8 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     let project = Project::open(globals)?;
     let store = globals.store()?;
     let arms = project.arms(&Filter::Sweep(Sweep::default()))?;
-    let plan = project.plan(args.selection.choose(&arms)?, &store, args.rerun)?;
+    let chosen = args.selection.choose(&arms)?;
+    let plan = project.plan(&chosen, &store, args.rerun)?;
     printer.note(&format!("profile {}, store {}", project.profile.name, store.root().display()));
     let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).unwrap_or(NonZeroUsize::MIN);
     let summary = plan.summary(jobs.get());
@@ -80,7 +82,7 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
         return Ok(exit::OK);
     }
     let mut outcomes: BTreeMap<JobHash, Finish> = BTreeMap::new();
-    let tasks = tasks(&plan);
+    let tasks = tasks(&plan, &chosen, &project)?;
     let waits = plan.arms.iter().any(|arm| matches!(arm.state, State::Running { .. }));
     if summary.run == 0 && !waits {
         printer.note(&format!("{} recorded, nothing to run", count(summary.recorded, "arm")));
@@ -100,25 +102,25 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
 }
 
 /// One task a job: arms with equal specs share it.
-fn tasks(plan: &Plan) -> Vec<Task> {
+fn tasks(plan: &Plan, arms: &[&Arm], project: &Project) -> Result<Vec<Task>, Error> {
     let mut tasks: Vec<Task> = Vec::new();
     let mut index: BTreeMap<JobHash, usize> = BTreeMap::new();
-    for arm in &plan.arms {
-        let reasons = match &arm.state {
+    for (planned, arm) in plan.arms.iter().zip(arms) {
+        let reasons = match &planned.state {
             State::Run(reasons) => reasons.clone(),
             State::Running { .. } => Vec::new(),
             _ => continue,
         };
-        let (Some(hash), Some(spec)) = (arm.job, &arm.spec) else { continue };
+        let Some(hash) = planned.job else { continue };
         match index.get(&hash) {
             Some(at) => tasks[*at].arms.push(arm.id.clone()),
             None => {
                 index.insert(hash, tasks.len());
-                tasks.push(Task { arms: vec![arm.id.clone()], hash, job: spec.clone(), reasons });
+                tasks.push(Task { arms: vec![arm.id.clone()], hash, job: project.job(arm)?, reasons });
             }
         }
     }
-    tasks
+    Ok(tasks)
 }
 
 fn execute(
