@@ -142,7 +142,7 @@ impl Run<'_> {
             let bounds = Bounds {
                 phase: Phase::Warmup,
                 end: Instant::now() + warmup,
-                grace: Some(self.args.warmup_grace),
+                grace: self.args.warmup_grace,
                 requests: None,
                 sessions: settings.warmup_sessions,
             };
