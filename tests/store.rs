@@ -318,6 +318,14 @@ impl Writer {
     }
 }
 
+/// A test that fails leaves no helper behind.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 #[test]
 #[ignore = "a helper process of writers_killed_at_random_moments_leave_a_sound_store"]
 fn writing() {
