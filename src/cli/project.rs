@@ -33,9 +33,11 @@ pub struct Project {
     pub inputs: Inputs,
     /// The profile in force.
     pub profile: Profile,
-    recipes: Recipes,
+    /// Recipes and tools.
+    pub recipes: Recipes,
     curves: Curves,
-    lock: Lock,
+    /// Digests; empty where there is no lock file.
+    pub lock: Lock,
 }
 
 impl Project {
