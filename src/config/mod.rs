@@ -13,4 +13,5 @@ pub mod runners;
 pub mod search_row;
 pub mod similar;
 pub mod topology;
+pub mod typed;
 pub mod utilization;
