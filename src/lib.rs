@@ -8,6 +8,7 @@ pub mod ids;
 pub mod lock;
 pub mod matrix;
 pub mod plan;
+pub mod project;
 pub mod recipe;
 pub mod result;
 pub mod sim;
