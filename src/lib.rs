@@ -9,6 +9,7 @@ pub mod lock;
 pub mod matrix;
 pub mod memo;
 pub mod plan;
+pub mod project;
 pub mod recipe;
 pub mod result;
 pub mod sim;
