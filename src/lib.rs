@@ -8,6 +8,7 @@ pub mod ids;
 pub mod lock;
 pub mod matrix;
 pub mod memo;
+pub mod net;
 pub mod plan;
 pub mod project;
 pub mod recipe;
