@@ -14,6 +14,7 @@ pub mod store;
 pub mod supervise;
 
 mod diff;
+mod execute;
 mod plan;
 mod progress;
 mod results;
