@@ -44,12 +44,12 @@ pub(super) fn run(args: &MatrixArgs, printer: Printer) -> Result<u8, Error> {
     // Printed in one go: nobody reads half a document.
     match args.format {
         Format::Json if rows.is_empty() => printer.data("[]"),
-        Format::Json => printer.data(&format!("[\n{}\n]", json(&rows, ",\n")?)),
+        Format::Json => printer.data(&json(&rows, ["[\n", ",\n", "\n]"])?),
         Format::Github => {
             if rows.len() > CI_LIMIT {
                 printer.note(&format!("{} rows: a GitHub matrix takes {CI_LIMIT}; filter them", rows.len()));
             }
-            printer.data(&format!("{{\"include\":[{}]}}", json(&rows, ",")?));
+            printer.data(&json(&rows, ["{\"include\":[", ",", "]}"])?);
         }
         Format::Table => {
             if !rows.is_empty() {
@@ -62,9 +62,16 @@ pub(super) fn run(args: &MatrixArgs, printer: Printer) -> Result<u8, Error> {
     Ok(exit::OK)
 }
 
-fn json(rows: &[MatrixRow], separator: &str) -> Result<String, Error> {
-    let lines: Result<Vec<String>, _> = rows.iter().map(|row| serde_json::to_string(&JsonRow(row))).collect();
-    lines.map(|lines| lines.join(separator)).map_err(|error| Error::environment(error.to_string()))
+fn json(rows: &[MatrixRow], [open, separator, close]: [&str; 3]) -> Result<String, Error> {
+    let mut out = open.as_bytes().to_vec();
+    for (index, row) in rows.iter().enumerate() {
+        if index > 0 {
+            out.extend_from_slice(separator.as_bytes());
+        }
+        serde_json::to_writer(&mut out, &JsonRow(row)).map_err(|error| Error::environment(error.to_string()))?;
+    }
+    out.extend_from_slice(close.as_bytes());
+    String::from_utf8(out).map_err(|error| Error::environment(error.to_string()))
 }
 
 /// Columns as wide as their widest cell.

@@ -3,7 +3,7 @@
 //! serde would stop at the first fault and forget where values stood; loaders instead walk this tree, collect all the
 //! faults of a file, and keep the places. Scalars stay text: [`Node::resolve`] says how YAML 1.1 reads a plain one,
 //! so `1.10` is known to be a float (and can be refused where a version belongs) and `904e4` stays text.
-//! Anchors, aliases and merge keys (`<<`) are expanded by [`super::builder`], within a bound. This file knows no schema.
+//! Anchors, aliases and merge keys (`<<`) are expanded, within a bound. This file knows no schema.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -117,7 +117,8 @@ impl Node {
             None => "a list",
             Some(Scalar::Null) => "null",
             Some(Scalar::Bool(_)) => "a boolean",
-            Some(Scalar::Integer(_) | Scalar::OddInteger(_)) => "an integer",
+            Some(Scalar::Integer(_)) => "an integer",
+            Some(Scalar::OddInteger(_)) => "an octal, hexadecimal, binary or base-60 integer",
             Some(Scalar::Float(_)) => "a float",
             Some(Scalar::Text(_)) => "a string",
         }
@@ -260,7 +261,7 @@ fn parse_all(source: &Arc<Source>) -> Result<Vec<Node>, Diagnostics> {
     if source.text.len() > MAX_BYTES {
         return Err(too_large(&source.name, source.text.len() as u64).into());
     }
-    if let Some((at, control)) = source.text.char_indices().find(|(_, c)| is_control(*c)) {
+    if let Some((at, control)) = control_character(&source.text) {
         let fault = Diagnostic::at(
             &place(source, at..at + control.len_utf8()),
             format!("a control character, U+{:04X}", u32::from(control)),
@@ -285,17 +286,30 @@ fn parse_all(source: &Arc<Source>) -> Result<Vec<Node>, Diagnostics> {
     builder.finish()
 }
 
-/// What YAML does not allow in a stream at all.
-fn is_control(c: char) -> bool {
-    matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{84}' | '\u{86}'..='\u{9f}' | '\u{fffe}' | '\u{ffff}')
+/// The first character that YAML does not allow in a stream at all.
+fn control_character(text: &str) -> Option<(usize, char)> {
+    let control = |c: char| matches!(c, '\0'..='\x08' | '\x0b' | '\x0c' | '\x0e'..='\x1f' | '\x7f'..='\u{84}' | '\u{86}'..='\u{9f}');
+    // Bytes that can start one. Most texts have none, and need no decoding.
+    let suspect = |b: &u8| (*b < b' ' && !matches!(b, b'\t' | b'\n' | b'\r')) || *b == 0x7f || *b == 0xc2;
+    let from = text.as_bytes().iter().position(suspect)?;
+    text[from..].char_indices().find(|(_, c)| control(*c)).map(|(at, c)| (from + at, c))
 }
 
 fn syntax(source: &Arc<Source>, error: &ScanError) -> Diagnostic {
     let offset = error.marker().byte_offset().unwrap_or(0).min(source.text.len());
     let line = source.text[..offset].rfind('\n').map_or(0, |newline| newline + 1);
-    let tab = source.text[line..].chars().take_while(|c| c.is_whitespace() && *c != '\n').any(|c| c == '\t');
+    let line = source.text[line..].lines().next().unwrap_or_default();
     let fault = Diagnostic::at(&place(source, offset..offset), format!("not valid YAML: {}", error.info()));
-    if tab { fault.help("indent with spaces; YAML forbids tabs") } else { fault }
+    let indent = &line[..line.len() - line.trim_start().len()];
+    if indent.contains('\t') {
+        fault.help("indent with spaces; YAML forbids tabs")
+    } else if let Some(wide) = line.chars().find(|c| matches!(c, '\u{ff0c}' | '\u{ff1a}' | '\u{3001}')) {
+        fault.help(format!("the line holds `{wide}`, U+{:04X}: write the ASCII character", u32::from(wide)))
+    } else if error.info().contains("mapping values are not allowed") {
+        fault.help("quote a value that holds `: `, and check the indentation")
+    } else {
+        fault
+    }
 }
 
 #[cfg(test)]

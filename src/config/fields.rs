@@ -164,6 +164,7 @@ impl<'n, 'f> Fields<'n, 'f> {
     /// A required field: absence and null are noted.
     pub fn required(&self, name: &str) -> Option<&'n Node> {
         match self.entry(name) {
+            None if self.is_misspelt(name) => None,
             None => {
                 let message = format!("{} lacks `{name}`", self.what);
                 self.faults
@@ -179,6 +180,14 @@ impl<'n, 'f> Fields<'n, 'f> {
             }
             Some((_, value)) => Some(value),
         }
+    }
+
+    /// Whether an unknown field is near this one: then its own fault says it all.
+    fn is_misspelt(&self, name: &str) -> bool {
+        self.entries.iter().any(|(key, _)| {
+            let written = key.scalar_text().unwrap_or_default();
+            !self.known.contains(&written) && closest(written, self.known.iter().copied()) == Some(name)
+        })
     }
 
     /// A required non-empty string.
@@ -273,7 +282,7 @@ pub fn wrong_kind(node: &Node, what: &str, expected: &str, faults: &Faults) {
         ("an integer" | "a decimal number" | "a boolean", Some(Scalar::Text(text)), _) if !node.is_plain() => {
             fault = fault.help(format!("remove the quotes: {text}"));
         }
-        ("an integer", Some(_), _) => fault = fault.help("write decimal digits, with optional `_` between them"),
+        ("an integer", Some(_), _) => fault = fault.help("write decimal digits, such as 8"),
         ("a boolean", Some(_), _) => fault = fault.help("write `true` or `false`"),
         ("a list", Some(_), Some(text)) if !text.is_empty() => fault = fault.help(format!("write [{text}]")),
         _ => {}
@@ -313,19 +322,20 @@ pub fn integer(node: &Node, what: &str, range: RangeInclusive<u64>, faults: &Fau
         wrong_kind(node, what, "an integer", faults);
         return None;
     };
+    let (low, high) = (*range.start(), *range.end());
     let digits: String = text.chars().filter(|c| *c != '_').collect();
-    let value = digits.parse::<u64>().ok().filter(|value| range.contains(value));
-    if value.is_none() {
-        let (low, high) = (range.start(), range.end());
-        let bounds = match (*low, *high) {
-            (1, u64::MAX) => "greater than 0".to_owned(),
-            (low, u64::MAX) => format!("at least {low}"),
-            (low, high) => format!("from {low} to {high}"),
-        };
-        let message = format!("{what} must be {bounds}, not {}", text.trim_start_matches('+'));
-        faults.push(Diagnostic::at(&node.place, message).label(format!("not {bounds}")));
-    }
-    value
+    let value = digits.strip_prefix('+').unwrap_or(&digits).parse::<u64>().ok();
+    let bound = match value {
+        Some(value) if range.contains(&value) => return Some(value),
+        Some(value) if value < low && low == 1 => "greater than 0".to_owned(),
+        Some(value) if value < low => format!("at least {low}"),
+        None if text.starts_with('-') && low <= 1 => if low == 1 { "greater than 0" } else { "at least 0" }.to_owned(),
+        None if text.starts_with('-') => format!("at least {low}"),
+        _ => format!("at most {high}"),
+    };
+    let message = format!("{what} must be {bound}, not {}", text.trim_start_matches('+'));
+    faults.push(Diagnostic::at(&node.place, message).label(format!("not {bound}")));
+    None
 }
 
 /// A decimal number without an infinity or a NaN, as its text: digits, at most one dot, an optional exponent, which may
@@ -369,15 +379,12 @@ pub fn choice<T: Copy>(node: &Node, what: &str, choices: &[(&str, T)], faults: &
     let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
     if found.is_none() {
         let words = || choices.iter().map(|(word, _)| *word);
-        let help = match closest(text, words()) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => format!("one of {}", listed(words(), 24)),
-        };
-        faults.push(
-            Diagnostic::at(&node.place, format!("{what} cannot be `{text}`"))
-                .label(format!("one of {}", listed(words(), 24)))
-                .help(help),
-        );
+        let mut fault = Diagnostic::at(&node.place, format!("{what} cannot be `{text}`"))
+            .label(format!("one of {}", listed(words(), 24)));
+        if let Some(near) = closest(text, words()) {
+            fault = fault.help(format!("did you mean `{near}`?"));
+        }
+        faults.push(fault);
     }
     found
 }
@@ -463,8 +470,8 @@ mod tests {
         assert_eq!(
             faults,
             [
-                "f.yaml:1:8: `count` must be from 1 to 9, not 10 (-)",
-                "f.yaml:2:8: `share` must be greater than 0, not 99999999999999999999 (-)",
+                "f.yaml:1:8: `count` must be at most 9, not 10 (-)",
+                "f.yaml:2:8: `share` must be at most 18446744073709551615, not 99999999999999999999 (-)",
                 "f.yaml:3:7: `mode` must be at least 0, not -1 (-)"
             ]
         );

@@ -429,7 +429,7 @@ mod tests {
                 "m_mtp.yaml:7:6: an acceptance length of 2.01 at N = 1",
                 "m_mtp.yaml:8:6: an acceptance length of 0.9 at N = 2",
                 "m_mtp.yaml:9:6: an acceptance length must be a decimal number, not a string: `2.4`",
-                "m_mtp.yaml:10:3: N, the draft tokens a step, must be from 1 to 1000, not 0",
+                "m_mtp.yaml:10:3: N, the draft tokens a step, must be greater than 0, not 0",
                 "m_mtp.yaml:11:3: N, the draft tokens a step, must be an integer, not a string: `x`",
                 "m_mtp.yaml:12:6: an acceptance length must be a decimal number, not a float: `.inf`",
                 "m_mtp.yaml:13:6: an acceptance length of 1e0 at N = 5",

@@ -105,7 +105,7 @@ pub fn parse_all(sources: &[Arc<Source>]) -> Result<Vec<MasterEntry>, Diagnostic
     let mut found = Diagnostics::default();
     let mut entries: Vec<MasterEntry> = Vec::new();
     let mut seen: std::collections::HashMap<ConfigKey, Place> = std::collections::HashMap::new();
-    for entry in sources.iter().filter_map(|source| found.absorb(parse(source))).flatten().collect::<Vec<_>>() {
+    for entry in parallel(sources).into_iter().filter_map(|file| found.absorb(file)).flatten().collect::<Vec<_>>() {
         match seen.get(&entry.key) {
             Some(first) => found.push(
                 Diagnostic::at(&entry.place, format!("the key `{}` stands in two files", entry.key))
@@ -120,6 +120,18 @@ pub fn parse_all(sources: &[Arc<Source>]) -> Result<Vec<MasterEntry>, Diagnostic
         }
     }
     found.or(entries)
+}
+
+/// Each file on a thread of its own: reading YAML is most of the work.
+fn parallel(sources: &[Arc<Source>]) -> Vec<Result<Vec<MasterEntry>, Diagnostics>> {
+    let Some((last, others)) = sources.split_last() else { return Vec::new() };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = others.iter().map(|source| (source, scope.spawn(|| parse(source)))).collect();
+        let last = parse(last);
+        // A thread that died is no answer: read its file here, where a fault shows.
+        let read = threads.into_iter().map(|(source, thread)| thread.join().unwrap_or_else(|_| parse(source)));
+        read.chain([last]).collect()
+    })
 }
 
 fn entry(key: &Node, value: &Node, faults: &Faults) -> Option<MasterEntry> {

@@ -70,7 +70,7 @@ fn label(key: &document::Node, value: &document::Node, faults: &Faults) -> Optio
 fn hardware(key: &document::Node, value: &document::Node, faults: &Faults) -> Option<(String, RunnerHardware)> {
     let name = fields::string(key, "a runner label", faults)?;
     let known = ["available-cpu-dram-mib", "gpus-per-node"];
-    let block = Fields::open(value, "hardware facts", &known, faults)?.at(&key.place);
+    let block = Fields::open(value, "a hardware block", &known, faults)?.at(&key.place);
     // Above any machine, and small enough that the budget's products stay exact.
     let dram = block.integer("available-cpu-dram-mib", 1..=1 << 40);
     let gpus = block.integer("gpus-per-node", 1..=1 << 16);
@@ -107,8 +107,8 @@ mod tests {
                 "runners.yaml:1:13: the label `a` has no nodes",
                 "runners.yaml:1:21: a node name must be a string, not an integer: `1`",
                 "runners.yaml:1:28: the nodes of `c` must be a list, not a string: `x`",
-                "runners.yaml:2:12: hardware facts lacks `available-cpu-dram-mib`",
-                "runners.yaml:2:31: `gpus-per-node` must be from 1 to 65536, not 0",
+                "runners.yaml:2:12: a hardware block lacks `available-cpu-dram-mib`",
+                "runners.yaml:2:31: `gpus-per-node` must be greater than 0, not 0",
                 "runners.yaml:3:1: unknown field `more` in a runners file",
             ]
         );

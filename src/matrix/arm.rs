@@ -28,7 +28,7 @@ pub struct Arm {
 /// A row of an entry's search space, at one runner.
 #[derive(Debug, Clone)]
 pub struct Row {
-    /// What the ids of its arms have in common, `KEY/SCENARIO/TOPOLOGY-KV[-SPEC]`: see [`super::label`].
+    /// What the ids of its arms have in common, `KEY/SCENARIO/TOPOLOGY-KV[-SPEC][-rHEX]`.
     pub label: Arc<str>,
     /// The row in its master file.
     pub place: Place,

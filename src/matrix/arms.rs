@@ -1,6 +1,6 @@
 //! Matrix rows → arms: one a point, with its id. A point listed twice is one arm.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::arm::{Arm, Row};
@@ -29,7 +29,7 @@ pub struct Repeat {
 /// The arms of matrix rows: throughput arms unless a row is for evaluation alone, and eval arms where it is marked.
 pub fn arms(rows: &[MatrixRow]) -> Arms {
     let mut found = Arms::default();
-    let mut seen: HashMap<ArmId, ()> = HashMap::with_capacity(rows.len());
+    let mut seen: HashSet<ArmId> = HashSet::with_capacity(rows.len());
     for line in rows {
         let throughput: &[u32] = if line.mark.eval_only { &[] } else { &line.concs };
         let at_one;
@@ -44,10 +44,10 @@ pub fn arms(rows: &[MatrixRow]) -> Arms {
         let points = throughput.iter().map(|conc| (*conc, false)).chain(evals.iter().map(|conc| (*conc, true)));
         for (conc, eval) in points {
             let id = id(&line.row, conc, eval);
-            if seen.insert(id.clone(), ()).is_some() {
-                found.repeats.push(Repeat { id, place: line.row.place.clone() });
-            } else {
+            if seen.insert(id.clone()) {
                 found.arms.push(Arm { id, row: Arc::clone(&line.row), conc, eval });
+            } else {
+                found.repeats.push(Repeat { id, place: line.row.place.clone() });
             }
         }
     }

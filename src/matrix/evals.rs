@@ -191,3 +191,97 @@ fn merge_all(rows: Vec<MatrixRow>) -> Vec<MatrixRow> {
     }
     merged
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::arms::arms;
+    use super::super::tests::{MULTI, rows};
+    use super::*;
+
+    const SINGLE: &str = "
+m-a: &a
+  image: org/engine:1
+  model: org/m
+  model-prefix: m
+  precision: fp4
+  framework: vllm
+  runner: cluster:b200-dgxc
+  multinode: false
+  scenarios:
+    fixed-seq-len:
+    - { isl: 8192, osl: 1024, search-space: [{ tp: 8, conc-list: [4, 16, 32, 64] }, { tp: 4, conc-list: [64] }] }
+    - { isl: 1024, osl: 1024, search-space: [{ tp: 8, conc-list: [64] }] }
+    agentic-coding:
+    - search-space: [{ tp: 8, kv-offloading: none, conc-list: [1, 8] }, { tp: 4, kv-offloading: none, conc-list: [8] }]
+m-b:
+  <<: *a
+  scenarios: { fixed-seq-len: [{ isl: 8192, osl: 1024, search-space: [{ tp: 2, conc-list: [128, 8] }] }] }
+";
+
+    /// `LABEL cCONCS[ at CONC][ all]` of the rows that are evaluated.
+    fn evaluated(text: &str, evals: Evals) -> Vec<String> {
+        let rows = apply(rows(text), evals);
+        let marked = rows.iter().filter(|line| line.mark.run_eval == Some(true));
+        let text = marked.map(|line| {
+            let at = line.mark.eval_conc.map(|conc| format!(" at {conc}")).unwrap_or_default();
+            let all = if line.mark.eval_all_concs { " all" } else { "" };
+            let label = match line.row.label.rsplit_once("-r") {
+                Some((label, hash)) if hash.len() == 4 => label,
+                _ => &line.row.label,
+            };
+            format!("{label} {:?}{at}{all}", line.concs)
+        });
+        text.collect()
+    }
+
+    #[test]
+    fn the_highest_and_the_median_of_a_group_that_reaches_across_keys() {
+        // At least 16: 16, 32, 64, 64, 128. Distinct 16, 32, 64, 128: the highest 128, the median 64.
+        assert_eq!(
+            evaluated(SINGLE, Evals::Marked),
+            ["m-a/8k1k/tp8-resident [64]", "m-a/8k1k/tp4-resident [64]", "m-b/8k1k/tp2-resident [128]"]
+        );
+    }
+
+    #[test]
+    fn agentic_rows_on_demand_the_first_of_the_highest() {
+        let only = evaluated(SINGLE, Evals::Only);
+        assert_eq!(only.len(), 4);
+        assert_eq!(only[2], "m-a/agentic/tp8-resident [8]");
+    }
+
+    #[test]
+    fn multi_node_rows_at_their_highest() {
+        assert_eq!(
+            evaluated(MULTI, Evals::Only),
+            [
+                "m-multi/8k1k/p1x4ep4dpa-d2x8pp2-resident [16, 64] at 64",
+                "m-multi/8k1k/p1x4ep4dpa-d2x8pp2-resident [32, 128] at 128",
+                "m-multi/agentic/p1x4ep4dpa-d0x4ep4dpa-resident [32] at 32",
+            ]
+        );
+    }
+
+    #[test]
+    fn all_merges_rows_alike() {
+        assert_eq!(
+            evaluated(MULTI, Evals::All),
+            [
+                "m-multi/8k1k/p1x4ep4dpa-d2x8pp2-resident [16, 32, 128] all",
+                "m-multi/8k1k/p1x4ep4dpa-d2x8pp2-resident [16, 64] all",
+                "m-multi/agentic/p1x4ep4dpa-d0x4ep4dpa-resident [4, 32] at 32",
+            ]
+        );
+        let arms = arms(&apply(rows(MULTI), Evals::All)).arms;
+        assert_eq!(arms.len(), 3 + 2 + 1);
+        assert!(arms.iter().all(|arm| arm.eval && arm.id.as_str().ends_with("-eval")));
+    }
+
+    #[test]
+    fn a_marked_row_is_a_throughput_arm_and_an_eval_arm() {
+        let arms = arms(&apply(rows(SINGLE), Evals::Marked)).arms;
+        assert_eq!(arms.iter().filter(|arm| arm.eval).count(), 3);
+        assert_eq!(arms.iter().filter(|arm| !arm.eval).count(), 11);
+        assert_eq!(super::super::arms::arms(&apply(rows(SINGLE), Evals::None)).arms.len(), 11);
+    }
+}

@@ -4,6 +4,7 @@
 //! multi-node rows by runner, and agentic ones then by concurrency (each is an allocation of its own).
 //! What a row's arms share is one [`Row`] behind an `Arc`. Knows nothing of evals, ids beyond labels, or output.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -60,7 +61,9 @@ pub fn expand(entries: &[MasterEntry], runners: &Runners, filter: &Filter) -> Re
         if values.is_empty() {
             continue;
         }
-        Expansion { entry, shared: shared(entry, runners), runners, values, filter, faults: &faults }.run(&mut out);
+        let shared = shared(entry, runners);
+        let no_facts = Cell::new(false);
+        Expansion { entry, shared, runners, values, filter, faults: &faults, no_facts }.run(&mut out);
     }
     Ok(faults.or(out)?)
 }
@@ -90,6 +93,8 @@ struct Expansion<'a> {
     values: Vec<String>,
     filter: &'a Filter,
     faults: &'a Faults,
+    /// Whether the lack of hardware facts is noted: it is one fault, however many rows need them.
+    no_facts: Cell<bool>,
 }
 
 /// A search-space row in its scenario.
@@ -171,9 +176,10 @@ impl Expansion<'_> {
             groups.entry(template.label.clone()).or_default().push(index);
         }
         for members in groups.into_values().filter(|members| members.len() > 1) {
-            let quiet = Faults::default();
+            let (quiet, noted) = (Faults::default(), self.no_facts.get());
             let hashes: Vec<String> =
                 members.iter().map(|member| row_hash(&self.build(&templates[*member], &quiet)).0.hex()).collect();
+            self.no_facts.set(noted);
             // Rows that say the same may share their arms.
             if hashes.iter().all(|hash| *hash == hashes[0]) {
                 continue;
@@ -201,10 +207,7 @@ impl Expansion<'_> {
         let Template { scenario, utilization, row, label } = template;
         let kv_offload = match (&row.kv_offloading, scenario) {
             (Some(KvOffloading::Dram(backend)), _) => {
-                let dram_gb = self.budget(row, utilization.as_ref()).unwrap_or_else(|fault| {
-                    faults.push(fault);
-                    0
-                });
+                let dram_gb = self.budget(row, utilization.as_ref(), faults).unwrap_or(0);
                 Some(KvOffload::Dram { backend: backend.clone(), dram_gb })
             }
             (_, Scenario::AgenticCoding) => Some(KvOffload::Resident),
@@ -225,24 +228,30 @@ impl Expansion<'_> {
         }
     }
 
-    fn budget(&self, row: &SearchRow, utilization: Option<&Utilization>) -> Result<u64, Diagnostic> {
+    /// Nothing, and a fault, for a row that does not fit or whose runner is unknown.
+    fn budget(&self, row: &SearchRow, utilization: Option<&Utilization>, faults: &Faults) -> Option<u64> {
         let runner = &self.entry.runner;
-        // The master's reader has made sure of the utilization.
-        let Some(utilization) = utilization else { return Ok(0) };
-        match self.shared.hardware {
-            Some(hardware) => budget_gb(&row.topology, hardware, utilization, runner, &row.place),
-            None => {
-                let known = || self.runners.with_hardware();
-                let near = closest(runner, known()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
-                Err(Diagnostic::at(
-                    &self.entry.runner_place,
-                    format!("no hardware facts of `{runner}`: how much memory has a node?"),
-                )
-                .label("no such label under `hardware:`")
-                .related(&row.place, "this row offloads to dram")
-                .help(format!("{near}the runners file has facts of {}", listed(known(), 24))))
+        let Some(hardware) = self.shared.hardware else {
+            if !self.no_facts.replace(true) {
+                faults.push(self.lacks_facts(row));
             }
-        }
+            return None;
+        };
+        // The master's reader has made sure of the utilization.
+        budget_gb(&row.topology, hardware, utilization?, runner, &row.place).map_err(|fault| faults.push(fault)).ok()
+    }
+
+    fn lacks_facts(&self, row: &SearchRow) -> Diagnostic {
+        let runner = &self.entry.runner;
+        let known = || self.runners.with_hardware();
+        let near = closest(runner, known()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
+        Diagnostic::at(
+            &self.entry.runner_place,
+            format!("no hardware facts of `{runner}`: how much memory has a node?"),
+        )
+        .label("no such label under `hardware:`")
+        .related(&row.place, "this row offloads to dram")
+        .help(format!("{near}the runners file has facts of {}", listed(known(), 24)))
     }
 }
 

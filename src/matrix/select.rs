@@ -1,5 +1,7 @@
 //! Arms by name: an exact id, a config key, a glob over ids (`*` crosses `/`), or a unique suffix of one.
 
+use std::collections::BTreeSet;
+
 use wildmatch::WildMatch;
 
 use super::arm::Arm;
@@ -118,12 +120,10 @@ fn no_match(arms: &[Arm], glob: &str) -> SelectError {
 
 fn no_such(arms: &[Arm], pattern: &str) -> SelectError {
     // A slip in the part that was written: compare with the ends of ids that have as many parts.
-    let ends = arms.iter().flat_map(|arm| {
-        let id = arm.id.as_str();
-        let parts = pattern.matches(['-', '/']).count();
-        let at = id.rmatch_indices(['-', '/']).nth(parts).map_or(0, |(at, _)| at + 1);
-        [id, &id[at..], &arm.row.entry.key.0]
-    });
+    let parts = pattern.matches(['-', '/']).count();
+    let end = |id: &'_ str| id.rmatch_indices(['-', '/']).nth(parts).map_or(0, |(at, _)| at + 1);
+    let ends: BTreeSet<&str> =
+        arms.iter().flat_map(|arm| [&arm.id.as_str()[end(arm.id.as_str())..], &*arm.row.entry.key.0]).collect();
     let hint = match closest(pattern, ends) {
         Some(near) => format!("did you mean `{near}`?"),
         None => keys(arms),
@@ -140,4 +140,65 @@ fn keys(arms: &[Arm]) -> String {
     }
     keys.dedup();
     format!("the config keys: {}", listed(keys, SHOWN))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::committed_arms;
+    use super::*;
+
+    fn ids(patterns: &[&str]) -> Result<Vec<String>, String> {
+        let arms = committed_arms();
+        let patterns: Vec<String> = patterns.iter().map(|pattern| (*pattern).to_owned()).collect();
+        match select(&arms, &patterns) {
+            Ok(arms) => Ok(arms.iter().map(|arm| arm.id.to_string()).collect()),
+            Err(error) => Err(format!("{error} ({})", error.hint())),
+        }
+    }
+
+    #[test]
+    fn names_select_in_matrix_order() {
+        let all = |pattern| ids(&[pattern]).unwrap().len();
+        assert_eq!(all("dsv4-fp4-b200-vllm-agentic"), 40);
+        assert_eq!(all("dsv4-fp4-b200-vllm-agentic-mtp"), 28);
+        assert_eq!(all("*mooncake*"), 18);
+        assert_eq!(all("*-c1"), 2);
+        assert_eq!(
+            ids(&["tp8-ep8-dpa-mooncake-mtp-c12", "dsv4-fp4-b200-vllm-agentic/agentic/tp8-lmcache-c8"]).unwrap(),
+            [
+                "dsv4-fp4-b200-vllm-agentic/agentic/tp8-lmcache-c8",
+                "dsv4-fp4-b200-vllm-agentic-mtp/agentic/tp8-ep8-dpa-mooncake-mtp-c12"
+            ]
+        );
+    }
+
+    #[test]
+    fn slips_get_the_near_name() {
+        for (pattern, said) in [
+            ("tp8-lmcache-c9", "no arm or config key `tp8-lmcache-c9` (did you mean `tp8-lmcache-c8`?)"),
+            (
+                "dsv4-fp4-b200-vllm-agentic-mpt",
+                "no arm or config key `dsv4-fp4-b200-vllm-agentic-mpt` (did you mean `dsv4-fp4-b200-vllm-agentic-mtp`?)",
+            ),
+            (
+                "zzz*",
+                "no arm matches `zzz*` (`*` crosses `/`; the config keys: `dsv4-fp4-b200-vllm-agentic`, `dsv4-fp4-b200-vllm-agentic-mtp`)",
+            ),
+            (
+                "",
+                "no arm or config key `` (the config keys: `dsv4-fp4-b200-vllm-agentic`, `dsv4-fp4-b200-vllm-agentic-mtp`)",
+            ),
+        ] {
+            assert_eq!(ids(&[pattern]).unwrap_err(), said);
+        }
+        let said = ids(&["c1"]).unwrap_err();
+        assert!(said.starts_with("`c1` is the end of 2 arm ids (write more of one of `dsv4"), "{said}");
+    }
+
+    #[test]
+    fn one_is_one() {
+        let arms = committed_arms();
+        assert_eq!(select_one(&arms, "tp8-resident-mtp-c1").unwrap().conc, 1);
+        assert!(matches!(select_one(&arms, "*-c1"), Err(SelectError::Ambiguous { count: 2, .. })));
+    }
 }
