@@ -9,10 +9,54 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::compose::{Blocked, Composed, Job};
+use crate::compose::{Blocked, Composed};
+use crate::config::diagnostic::Diagnostics;
 use crate::ids::{ArmId, JobHash};
 use crate::spec::diff::{Change, changes};
 use crate::store::{JobState, StoreError, StoreView};
+
+/// What composition made of an arm: all that planning needs of a spec, and all that a memo holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// The arm.
+    pub id: ArmId,
+    /// Its job, or why it has none.
+    pub made: Result<Made, Blocked>,
+}
+
+/// A composed job in short.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// Its name.
+    pub job: JobHash,
+    /// GPUs that a run holds.
+    pub gpus: u64,
+    /// Seconds of measured load that the workload declares.
+    pub load_s: Option<u64>,
+    /// What is not pinned yet; shared by the arms that lack the same.
+    pub unlocked: Arc<[String]>,
+}
+
+impl Outline {
+    /// The outline of a composed arm. `known` shares the lists of unlocked names between arms.
+    pub fn of(id: ArmId, composed: &Composed, known: &mut Vec<Arc<[String]>>) -> Self {
+        let made = match composed {
+            Composed::Blocked(blocked) => Err(blocked.clone()),
+            Composed::Job(job) => {
+                let unlocked: Vec<String> = job.spec.unlocked().into_iter().collect();
+                let shared = known.iter().find(|names| names[..] == unlocked[..]).cloned();
+                let unlocked = shared.unwrap_or_else(|| {
+                    let names: Arc<[String]> = unlocked.into();
+                    known.push(Arc::clone(&names));
+                    names
+                });
+                let load_s = job.spec.measurement.workload.duration_s;
+                Ok(Made { job: job.spec.hash(), gpus: job.spec.gpus(), load_s, unlocked })
+            }
+        };
+        Self { id, made }
+    }
+}
 
 /// The plan of a selection.
 #[derive(Debug)]
@@ -30,8 +74,6 @@ pub struct Planned {
     pub job: Option<JobHash>,
     /// What the store and the policy make of it.
     pub state: State,
-    /// The spec and its limits, for those that have one.
-    pub spec: Option<Arc<Job>>,
     /// Seconds that a run would take.
     pub wall_s: u64,
     /// GPUs that a run would hold.
@@ -135,7 +177,7 @@ pub struct Policy {
     pub gpus: bool,
 }
 
-/// Two arms of one id with different specs.
+/// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     /// An id must name one spec.
@@ -147,100 +189,92 @@ pub enum PlanError {
     /// The store cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// An arm cannot be composed.
+    #[error(transparent)]
+    Input(#[from] Diagnostics),
 }
 
-/// Plans composed arms.
+/// Plans outlined arms. `spec` gives the canonical bytes of the arm at an index: reasons compare them with what was
+/// recorded, so it is asked only for arms that would run and that were recorded before.
 ///
 /// # Errors
-/// An id with two specs; a store that cannot be read.
-pub fn plan(arms: Vec<(ArmId, Composed)>, store: &dyn StoreView, policy: &Policy) -> Result<Plan, PlanError> {
-    let mut seen: HashMap<ArmId, JobHash> = HashMap::new();
-    let mut planned = Vec::with_capacity(arms.len());
-    for (id, composed) in arms {
-        let job = match composed {
-            Composed::Blocked(blocked) => {
-                planned.push(Planned {
-                    id,
-                    job: None,
-                    state: State::Blocked(vec![blocked]),
-                    spec: None,
-                    wall_s: 0,
-                    gpus: 0,
-                });
+/// An id with two specs; a store that cannot be read; what `spec` fails with.
+pub fn plan(
+    outlines: Vec<Outline>,
+    spec: &dyn Fn(usize) -> Result<Vec<u8>, Diagnostics>,
+    store: &dyn StoreView,
+    policy: &Policy,
+) -> Result<Plan, PlanError> {
+    let jobs: Vec<JobHash> = outlines.iter().filter_map(|outline| Some(outline.made.as_ref().ok()?.job)).collect();
+    let mut states = store.jobs(&jobs)?.into_iter();
+    let mut seen: HashMap<ArmId, JobHash> = HashMap::with_capacity(outlines.len());
+    let mut arms = Vec::with_capacity(outlines.len());
+    for (index, Outline { id, made }) in outlines.into_iter().enumerate() {
+        let made = match made {
+            Ok(made) => made,
+            Err(blocked) => {
+                arms.push(Planned { id, job: None, state: State::Blocked(vec![blocked]), wall_s: 0, gpus: 0 });
                 continue;
             }
-            Composed::Job(job) => job,
         };
-        let canonical = job.spec.canonical();
-        let hash = JobHash(crate::ids::Digest::of(&canonical));
-        if seen.insert(id.clone(), hash).is_some_and(|other| other != hash) {
+        if seen.insert(id.clone(), made.job).is_some_and(|other| other != made.job) {
             return Err(PlanError::Ambiguous { id });
         }
-        let state = state(&id, &hash, &job, &canonical, store, policy)?;
-        let load_s = policy.load_s.or(job.spec.measurement.workload.duration_s).unwrap_or_default();
-        let gpus = if policy.gpus { job.spec.gpus() } else { 0 };
-        planned.push(Planned {
-            id,
-            job: Some(hash),
-            state,
-            wall_s: policy.start_up_s + load_s,
-            gpus,
-            spec: Some(Arc::from(job)),
-        });
+        let known = states.next().unwrap_or_default();
+        let state = state(&id, &made, &known, &|| spec(index), store, policy)?;
+        let wall_s = policy.start_up_s + policy.load_s.or(made.load_s).unwrap_or_default();
+        let gpus = if policy.gpus { made.gpus } else { 0 };
+        arms.push(Planned { id, job: Some(made.job), state, wall_s, gpus });
     }
-    Ok(Plan { arms: planned })
+    Ok(Plan { arms })
 }
+
+/// Gives an arm's canonical spec.
+type SpecOf<'s> = &'s dyn Fn() -> Result<Vec<u8>, Diagnostics>;
 
 fn state(
     id: &ArmId,
-    hash: &JobHash,
-    job: &Job,
-    canonical: &[u8],
+    made: &Made,
+    known: &JobState,
+    spec: SpecOf<'_>,
     store: &dyn StoreView,
     policy: &Policy,
-) -> Result<State, StoreError> {
-    let known = store.job(hash)?;
-    let n = known.records().count();
+) -> Result<State, PlanError> {
     if known.is_hit(policy.records) && !policy.rerun {
-        return Ok(State::Recorded { n });
+        return Ok(State::Recorded { n: known.records().count() });
     }
     if let Some(claim) = known.running() {
         return Ok(State::Running { owner: claim.to_string() });
     }
-    if policy.real {
+    if policy.real && !made.unlocked.is_empty() {
         let blocked = |name: &String| Blocked { why: format!("unlocked: {name}"), unblock: "ixbuild lock".to_owned() };
-        let unlocked: Vec<Blocked> = job.spec.unlocked().iter().map(blocked).collect();
-        if !unlocked.is_empty() {
-            return Ok(State::Blocked(unlocked));
-        }
+        return Ok(State::Blocked(made.unlocked.iter().map(blocked).collect()));
     }
-    reasons(id, hash, canonical, &known, store, policy).map(State::Run)
+    reasons(id, &made.job, known, spec, store, policy).map(State::Run)
 }
 
 fn reasons(
     id: &ArmId,
     hash: &JobHash,
-    canonical: &[u8],
     known: &JobState,
+    spec: SpecOf<'_>,
     store: &dyn StoreView,
     policy: &Policy,
-) -> Result<Vec<Reason>, StoreError> {
-    let mut reasons = Vec::new();
-    let n = known.records().count();
-    if n >= policy.records {
+) -> Result<Vec<Reason>, PlanError> {
+    let have = known.records().count();
+    if have >= policy.records {
         return Ok(vec![Reason::Rerun]);
     }
-    if n > 0 {
-        reasons.push(Reason::Few { have: n, want: policy.records });
-    } else {
-        let new: Value = serde_json::from_slice(canonical).unwrap_or_default();
-        reasons.extend(match nearest(id, hash, &new, store)? {
-            None => vec![Reason::New],
-            Some((since, changes)) => changes.into_iter().map(|change| Reason::Changed { change, since }).collect(),
-        });
+    let mut reasons = Vec::new();
+    let last_failed = known.last_failed();
+    if have > 0 {
+        reasons.push(Reason::Few { have, want: policy.records });
+    } else if let Some((since, changes)) = nearest(id, hash, spec, store)? {
+        reasons.extend(changes.into_iter().map(|change| Reason::Changed { change, since }));
+    } else if last_failed.is_none() {
+        reasons.push(Reason::New);
     }
-    if let Some(last) = known.last_failed() {
-        reasons.retain(|reason| *reason != Reason::New);
+    if let Some(last) = last_failed {
         reasons.push(Reason::LastAttempt { outcome: last.outcome.word().to_owned() });
     }
     Ok(reasons)
@@ -250,17 +284,19 @@ fn reasons(
 fn nearest(
     id: &ArmId,
     hash: &JobHash,
-    new: &Value,
+    spec: SpecOf<'_>,
     store: &dyn StoreView,
-) -> Result<Option<(JobHash, Vec<Change>)>, StoreError> {
+) -> Result<Option<(JobHash, Vec<Change>)>, PlanError> {
+    let earlier: Vec<_> = store.arm_jobs(id)?.into_iter().filter(|earlier| earlier.job != *hash).collect();
+    if earlier.is_empty() {
+        return Ok(None);
+    }
+    let new: Value = serde_json::from_slice(&spec()?).unwrap_or_default();
     let mut best: Option<(JobHash, Vec<Change>)> = None;
-    for earlier in store.arm_jobs(id)? {
-        if earlier.job == *hash {
-            continue;
-        }
+    for earlier in earlier {
         let Some(old) = store.spec(&earlier.job)? else { continue };
         let old: Value = serde_json::from_slice(&old).unwrap_or_default();
-        let changes = changes(&old, new);
+        let changes = changes(&old, &new);
         if best.as_ref().is_none_or(|(_, known)| changes.len() <= known.len()) {
             best = Some((earlier.job, changes));
         }

@@ -56,7 +56,7 @@ pub struct Task {
     /// Its name.
     pub hash: JobHash,
     /// Its spec and limits.
-    pub job: Arc<Job>,
+    pub job: Box<Job>,
     /// Why it runs.
     pub reasons: Vec<Reason>,
 }

@@ -1,5 +1,7 @@
 //! The rehearsal's cast as programs: real processes, real sockets, the recipes' own command lines.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests too")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -87,6 +87,7 @@ impl From<PlanError> for Error {
     fn from(error: PlanError) -> Self {
         match error {
             PlanError::Store(error) => error.into(),
+            PlanError::Input(faults) => faults.into(),
             PlanError::Ambiguous { .. } => {
                 Self::new(exit::BAD_INPUT, error.to_string()).hint("make the rows differ, or remove one of them")
             }

@@ -4,6 +4,7 @@ pub mod changelog;
 pub mod error;
 pub mod exit;
 pub mod filters;
+mod lock;
 pub mod matrix;
 pub mod printer;
 pub mod project;
@@ -14,6 +15,7 @@ pub mod store;
 pub mod supervise;
 
 mod diff;
+mod execute;
 mod plan;
 mod progress;
 mod results;
@@ -25,6 +27,7 @@ mod why;
 
 use std::path::PathBuf;
 
+use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::profile;
@@ -64,7 +67,8 @@ pub struct Globals {
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "IXBUILD_PROJECT")]
     pub project: Option<PathBuf>,
     /// Where results live [default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild]
-    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE")]
+    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE",
+        value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub store: Option<PathBuf>,
     /// Where and how specs run: rehearsal, docker, or a name from configs/profiles [default: docker]
     #[arg(long, short = 'P', global = true, value_name = "NAME", env = "IXBUILD_PROFILE")]
@@ -82,11 +86,7 @@ impl Globals {
     /// # Errors
     /// No place for it; a folder that holds something else.
     pub fn store(&self) -> Result<Store, Error> {
-        let root = match &self.store {
-            Some(root) => root.clone(),
-            None => crate::store::default_root()?,
-        };
-        Ok(Store::open(root)?)
+        store::open(self.store.clone())
     }
 }
 
@@ -99,6 +99,7 @@ pub enum Verb {
     Show(show::ShowArgs),
     Why(why::WhyArgs),
     Diff(diff::DiffArgs),
+    Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
     Changelog(changelog::ChangelogArgs),
     Store(store::Args),
@@ -128,6 +129,7 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
         Verb::Show(args) => show::show(&args, globals, printer),
         Verb::Why(args) => why::why(&args, globals, printer),
         Verb::Diff(args) => diff::diff(&args, globals, printer),
+        Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
         Verb::Changelog(args) => changelog::run(&args, globals, printer),
         Verb::Store(args) => store::run(args, cli.globals.store, printer),

@@ -35,7 +35,7 @@ pub(super) fn plan(args: &PlanArgs, globals: &Globals, printer: Printer) -> Resu
     let project = Project::open(globals)?;
     let store = globals.store()?;
     let arms = project.arms(&Filter::Sweep(Sweep::default()))?;
-    let plan = project.plan(args.selection.choose(&arms)?, &store, false)?;
+    let plan = project.plan(&args.selection.choose(&arms)?, &store, false)?;
     let summary = plan.summary(project.profile.jobs);
     if args.json {
         let value = json!({

@@ -34,7 +34,7 @@ pub(super) fn why(args: &WhyArgs, globals: &Globals, printer: Printer) -> Result
     }
     let project = Project::open(globals)?;
     let arm = one_arm(&project, &args.what)?;
-    let plan = project.plan([&arm], &store, false)?;
+    let plan = project.plan(&[&arm], &store, false)?;
     let Some(planned) = plan.arms.first() else { return Ok(exit::OK) };
     if let (State::Recorded { .. }, Some(hash)) = (&planned.state, planned.job) {
         return recorded(&hash, Some(arm.id.as_str()), &store, args.json, printer);

@@ -1,10 +1,13 @@
 //! The descendants of this process, from `/proc`: whoever forked, left its group or called `setsid` included.
 //!
 //! It needs a subreaper above the processes (see `supervisor`): an orphan then becomes our child, and stays in the tree.
+//! Where that is gone, [`writers`] finds what is left by the log that it writes to.
 //! It does not know why they run.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
@@ -26,6 +29,19 @@ pub fn living() -> Vec<Pid> {
         }
     }
     found
+}
+
+/// The processes whose stdout or stderr is this file: those of one instance, when it is the instance's log.
+pub fn writers(log: &Path) -> Vec<Pid> {
+    let identity = |path: &Path| fs::metadata(path).ok().map(|found| (found.dev(), found.ino()));
+    let Some(wanted) = identity(log) else { return Vec::new() };
+    let writes = |pid: i32| {
+        let stream = |number: i32| PathBuf::from(format!("/proc/{pid}/fd/{number}"));
+        [1, 2].into_iter().any(|number| identity(&stream(number)) == Some(wanted))
+    };
+    let own = getpid().as_raw_nonzero().get();
+    let found = processes().filter(|(pid, _, zombie)| *pid != own && !zombie && writes(*pid));
+    found.filter_map(|(pid, ..)| Pid::from_raw(pid)).collect()
 }
 
 /// Sends a signal; a process that has just ended is no error.
@@ -60,6 +76,16 @@ mod tests {
         assert_eq!(parse_stat("7 (sh) S 1 7 7 0"), Some((1, false)));
         assert_eq!(parse_stat("7 (a) Z 9 (b) Z 3 7"), Some((3, true)));
         assert_eq!(parse_stat("7 (a"), None);
+    }
+
+    #[test]
+    fn a_writer_is_found_by_its_log() {
+        let log = tempfile::NamedTempFile::new().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").stdout(log.reopen().unwrap()).spawn().unwrap();
+        assert_eq!(writers(log.path()), [Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap()]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(writers(log.path()).is_empty());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Services as child processes of this host, each under a supervisor of its own (see `supervisor`).
 //!
+//! A supervisor that is itself killed tells nothing more; what it watched over is then found by the log it writes to.
+//!
 //! All groups of a job are this host, so only jobs with substitutions (a rehearsal, the cpu profile) may have several
 //! nodes, or services that want a container: what is measured here is not what the spec's images would do.
 
@@ -7,21 +9,22 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::descendants;
 use super::executor::{Address, Allocation, Executor, Instance, Launch, Place, StartError};
 use super::exit::Exit;
 use super::host::{Host, Job};
@@ -161,7 +164,7 @@ impl Process {
         let child = command.spawn().map_err(failed(room.ixbuild.display().to_string()))?;
         // `command` still holds the supervisor's end of the socket: it must not outlive this function.
         let (tell, state) = watch::channel(State::default());
-        tokio::spawn(follow(child, BufReader::new(reports), tell));
+        tokio::spawn(follow(child, BufReader::new(reports), launch.log.clone(), tell));
         Ok(Self { grace: launch.grace, owner: Mutex::new(Some(owner)), state })
     }
 
@@ -194,7 +197,7 @@ impl Process {
 }
 
 /// Reads what a supervisor says, and sees it end.
-async fn follow(mut child: Child, mut reports: BufReader<OwnedReadHalf>, tell: watch::Sender<State>) {
+async fn follow(mut child: Child, mut reports: BufReader<OwnedReadHalf>, log: PathBuf, tell: watch::Sender<State>) {
     loop {
         let mut line = String::new();
         let read = reports.read_line(&mut line).await;
@@ -208,16 +211,27 @@ async fn follow(mut child: Child, mut reports: BufReader<OwnedReadHalf>, tell: w
         });
     }
     let _ = child.wait().await;
+    if tell.borrow().exit.is_none() {
+        // No last word: the supervisor was killed. What it watched over is still to be ended.
+        end_writers(&log).await;
+    }
     tell.send_modify(|state| {
-        if let (None, Some(Report::Started(pid))) = (state.exit, &state.start) {
-            // The supervisor was killed. What did not leave the process's group can still be ended.
-            if let Some(group) = Pid::from_raw(*pid) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-        }
         state.exit = state.exit.or(Some(Exit::Lost));
         state.gone = true;
     });
+}
+
+/// KILL to every process that writes to a log, until none is left.
+async fn end_writers(log: &Path) {
+    let patience = Instant::now() + STUCK;
+    while Instant::now() < patience {
+        let writers = descendants::writers(log);
+        if writers.is_empty() {
+            return;
+        }
+        writers.into_iter().for_each(|pid| descendants::signal(pid, Signal::KILL));
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 impl Instance for Process {

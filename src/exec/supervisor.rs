@@ -111,7 +111,7 @@ pub fn supervise(command: &[String], grace: Duration) -> Result<Exit, SuperviseE
         let owner = std::io::stdin().as_fd().try_clone_to_owned().map_err(setup("read stdin"))?;
         let mut reports = std::fs::File::from(owner.try_clone().map_err(setup("report on stdin"))?);
         // Only a socket carries it; on a pipe or a terminal there is nobody to read reports, or nobody at all.
-        let mut report = move |report: Report| drop(writeln!(reports, "{}", report.to_line()));
+        let mut report = move |report: Report| drop(reports.write_all(format!("{}\n", report.to_line()).as_bytes()));
 
         let handler = |kind| signal(kind).map_err(setup("handle signals"));
         let mut died = handler(SignalKind::child())?;
@@ -143,7 +143,7 @@ pub fn supervise(command: &[String], grace: Duration) -> Result<Exit, SuperviseE
         tokio::pin!(stopped);
         let mut ended = None;
         while ended.is_none() {
-            ended = reap(main);
+            ended = reap(main).main;
             if ended.is_some() {
                 break;
             }
@@ -155,7 +155,7 @@ pub fn supervise(command: &[String], grace: Duration) -> Result<Exit, SuperviseE
         if let Some(exit) = ended {
             report(Report::Ended(exit));
         }
-        let later = end_descendants(main, grace).await;
+        let later = end_descendants(main, grace, &mut died).await;
         let exit = ended.or(later).unwrap_or(Exit::Lost);
         if ended.is_none() {
             report(Report::Ended(exit));
@@ -185,37 +185,45 @@ async fn owner_gone(mut owner: std::fs::File) {
     let _ = told.await;
 }
 
-/// Collects every ended child; how `main` ended, if it is among them.
-fn reap(main: i32) -> Option<Exit> {
-    let mut found = None;
-    // ECHILD ends the loop as well: there are no children at all.
-    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-        let exit = match (status.exit_status(), status.terminating_signal()) {
-            (Some(code), _) => Exit::Code(code),
-            (_, Some(number)) => Exit::Signal(number),
-            _ => continue,
-        };
-        if pid.as_raw_nonzero().get() == main {
-            found = Some(exit);
+/// What a look at our children found.
+#[derive(Debug, Default)]
+struct Reaped {
+    /// How the command ended, if it is among them.
+    main: Option<Exit>,
+    /// There are no children any more, and so no descendants: orphans would be our children.
+    none_left: bool,
+}
+
+/// Collects every ended child.
+fn reap(main: i32) -> Reaped {
+    let mut found = Reaped::default();
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == main => {
+                let signal = || status.terminating_signal().map(Exit::Signal);
+                found.main = status.exit_status().map(Exit::Code).or_else(signal);
+            }
+            Ok(Some(_)) => {}
+            Ok(None) => return found,
+            // ECHILD is the only way to fail without a signal handler in between.
+            Err(errno) => return Reaped { none_left: errno == rustix::io::Errno::CHILD, ..found },
         }
     }
-    found
 }
 
 /// TERM to every descendant, KILL after the grace period, until none is left; how `main` ended, if it ends here.
-async fn end_descendants(main: i32, grace: Duration) -> Option<Exit> {
-    const LOOK: Duration = Duration::from_millis(5);
+async fn end_descendants(main: i32, grace: Duration, died: &mut tokio::signal::unix::Signal) -> Option<Exit> {
+    const LOOK: Duration = Duration::from_millis(20);
     let patience = Instant::now() + grace;
     let mut told: Vec<Pid> = Vec::new();
     let mut ended = None;
     loop {
-        ended = reap(main).or(ended);
-        let living = descendants::living();
-        if living.is_empty() || Instant::now() > patience + STUCK {
-            // `main` may have ended since the last look.
-            return reap(main).or(ended);
+        let reaped = reap(main);
+        ended = reaped.main.or(ended);
+        if reaped.none_left || Instant::now() > patience + STUCK {
+            return ended;
         }
-        for &pid in &living {
+        for pid in descendants::living() {
             if Instant::now() >= patience {
                 descendants::signal(pid, Signal::KILL);
             } else if !told.contains(&pid) {
@@ -225,7 +233,10 @@ async fn end_descendants(main: i32, grace: Duration) -> Option<Exit> {
                 descendants::signal(pid, Signal::CONT);
             }
         }
-        sleep(LOOK).await;
+        tokio::select! {
+            _ = died.recv() => {}
+            () = sleep(LOOK) => {}
+        }
     }
 }
 

@@ -14,10 +14,8 @@ pub mod schema;
 pub mod tools;
 pub mod variables;
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use minijinja::Value;
 
@@ -59,7 +57,7 @@ struct Recipe {
     base: Node,
     overlays: Vec<(Expr, Node)>,
     names: BTreeSet<String>,
-    compiled: RefCell<HashMap<Choice, Rc<Body>>>,
+    compiled: RwLock<HashMap<Choice, Arc<Body>>>,
 }
 
 /// What a recipe makes of an arm, and what the policy needs to finish it.
@@ -68,7 +66,7 @@ pub struct Composition {
     /// Services, client, workload.
     pub resolved: Resolved,
     /// The compiled body, for gates and output.
-    pub body: Rc<Body>,
+    pub body: Arc<Body>,
     /// How drafts are made.
     pub drafting: Option<crate::speculative::Drafting>,
     /// Where the golden curve is named (else the recipe): for messages.
@@ -117,6 +115,22 @@ impl Recipes {
         recipe.compose(arm, lock, &self.tools).map(Some)
     }
 
+    /// Whether an arm's recipe says how it is evaluated.
+    pub fn evaluates(&self, arm: &Arm) -> bool {
+        let parts = |recipe: &Recipe| {
+            [&recipe.base]
+                .into_iter()
+                .chain(recipe.overlays.iter().map(|(_, body)| body))
+                .any(|b| b.get("eval").is_some())
+        };
+        self.recipes.iter().any(|recipe| recipe.matches(arm) && parts(recipe))
+    }
+
+    /// Load generators and harnesses.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
     /// The conditions that recipes match on, for messages about an arm without a recipe.
     pub fn wanted(arm: &Arm) -> String {
         let values = variables::values(arm);
@@ -155,7 +169,7 @@ impl Recipe {
             base: Node { place: files[0].place.clone(), value: document::Value::Map(Vec::new()) },
             overlays: Vec::new(),
             names: BTreeSet::new(),
-            compiled: RefCell::default(),
+            compiled: RwLock::default(),
         };
         for (name, place, value) in files.iter().flat_map(|file| &file.lets) {
             if names.contains(name) {
@@ -232,12 +246,13 @@ impl Recipe {
         }
         let active = self.overlays.iter().map(|(when, _)| when.condition(&variables)).collect::<Result<Vec<_>, _>>()?;
         let key = (active, arm.eval);
-        let known = self.compiled.borrow().get(&key).cloned();
+        // A poisoned lock holds whole bodies all the same: they are inserted complete.
+        let known = self.compiled.read().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let body = match known {
             Some(body) => body,
             None => {
-                let body = Rc::new(self.compile(&key.0, arm.eval)?);
-                self.compiled.borrow_mut().insert(key, Rc::clone(&body));
+                let body = Arc::new(self.compile(&key.0, arm.eval)?);
+                self.compiled.write().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&body));
                 body
             }
         };

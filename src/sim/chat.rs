@@ -194,6 +194,11 @@ impl ReplyWriter {
         Self { id, model: quoted, created, prompt_tokens, sent_tokens: 0 }
     }
 
+    /// Whether a part of the reply has been written.
+    pub fn started(&self) -> bool {
+        self.sent_tokens > 0
+    }
+
     fn usage(&self) -> String {
         let (prompt, reply) = (self.prompt_tokens, self.sent_tokens);
         let total = prompt + reply;

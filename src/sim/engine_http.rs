@@ -39,7 +39,7 @@ pub(super) async fn serve(
         None => None,
     };
     let listener = http::bind(&args.host, args.port).await?;
-    let address = format!("{}:{}", args.host, args.port);
+    let address = http::address(&listener);
     for rank in 0..args.data_parallel {
         let tokens = settings.cache_blocks as u64 * args.block_size;
         log.line(&format!("(EngineCore_DP{rank}) INFO GPU KV cache size: {} tokens", thousands(tokens)));
@@ -115,12 +115,13 @@ async fn whole(mut reply: UnboundedReceiver<Delta>) -> Result<(u64, Finish), Ref
     Err(Refusal::internal("the engine dropped the request"))
 }
 
-/// A body of server-sent events. Parts that wait together leave together.
+/// A body of server-sent events. After the first, parts that wait together leave together.
 fn streamed(reply: UnboundedReceiver<Delta>, writer: ReplyWriter, include_usage: bool) -> Body {
     Body::from_stream(stream::unfold(Some((reply, writer)), move |state| async move {
         let (mut reply, mut writer) = state?;
         let Delta { mut tokens, mut finish } = reply.recv().await?;
-        while finish.is_none()
+        while writer.started()
+            && finish.is_none()
             && let Ok(more) = reply.try_recv()
         {
             tokens += more.tokens;

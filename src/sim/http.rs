@@ -29,6 +29,11 @@ pub async fn bind(host: &str, port: u16) -> Result<TcpListener, SimError> {
     bound.map_err(|source| SimError::Bind { address: format!("{host}:{port}"), source })
 }
 
+/// Where a listener listens, for messages.
+pub fn address(listener: &TcpListener) -> String {
+    listener.local_addr().map_or_else(|_| "a closed port".to_owned(), |address| address.to_string())
+}
+
 /// Serves until stopped, then lets requests in flight finish for a while.
 ///
 /// # Errors

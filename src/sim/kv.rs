@@ -104,7 +104,7 @@ impl LmCacheArgs {
 /// Plays `mooncake_master` until it is stopped. It speaks no HTTP.
 pub(super) async fn serve_mooncake(args: MooncakeArgs, stop: Stop, log: Log) -> Result<(), SimError> {
     let listener = http::bind("127.0.0.1", args.port).await?;
-    log.line(&format!("master listening on 127.0.0.1:{}", args.port));
+    log.line(&format!("master listening on {}", http::address(&listener)));
     tokio::select! {
         () = stopped(stop) => {}
         () = hold_connections(listener, &log) => {}
@@ -122,8 +122,8 @@ pub(super) async fn serve_lmcache(
 ) -> Result<(), SimError> {
     let listener = http::bind(&args.host, args.port).await?;
     let health = http::bind(&args.http_host, args.http_port).await?;
-    let address = format!("{}:{}", args.http_host, args.http_port);
-    log.line(&format!("listening on {}:{}, health on {address}", args.host, args.port));
+    let address = http::address(&health);
+    log.line(&format!("listening on {}, health on {address}", http::address(&listener)));
     let healthy = || async { axum::Json(json!({"status": "healthy"})) };
     let router = axum::Router::new().route("/healthcheck", get(healthy));
     let served = tokio::select! {

@@ -76,6 +76,12 @@ impl Sequence {
     fn decodes(&self) -> bool {
         self.produced > 0
     }
+
+    /// Hands a part of the reply on; whoever stopped reading does not need it.
+    fn send(&mut self, tokens: u64, finish: Option<Finish>) {
+        let _ = self.job.reply.send(Delta { tokens, finish });
+        self.sent += tokens;
+    }
 }
 
 /// A rank.
@@ -87,6 +93,8 @@ pub struct Rank {
     steps: u64,
     waiting: VecDeque<Job>,
     running: Vec<Sequence>,
+    /// Complete replies whose end is still to be sent.
+    leaving: Vec<Sequence>,
     cache: PrefixCache,
     store: Option<Arc<Mutex<PrefixCache>>>,
     drafts: Option<Acceptance>,
@@ -104,6 +112,7 @@ impl Rank {
             steps: 0,
             waiting: VecDeque::new(),
             running: Vec::new(),
+            leaving: Vec::new(),
             cache: PrefixCache::new(limits.blocks),
             store,
             counters: Counters::new(drafts.as_ref().map_or(0, Acceptance::drafted)),
@@ -255,10 +264,10 @@ impl Rank {
                 self.produce(index, 1);
             }
         }
-        self.running.retain(|one| !one.done);
+        self.leaving.extend(self.running.extract_if(.., |one| one.done));
     }
 
-    /// Adds tokens to a reply, up to its end, and sends what must not wait: the end.
+    /// Adds tokens to a reply, up to its end.
     fn produce(&mut self, index: usize, tokens: u64) {
         let one = &mut self.running[index];
         let tokens = tokens.min(one.job.reply_tokens - one.produced);
@@ -269,22 +278,29 @@ impl Rank {
             // Counted before the reader can see the end, so that a scrape after it includes it.
             let gone = one.job.reply.is_closed();
             self.counters.ended(if gone { Finish::Abort } else { one.job.finish }, self.now - one.job.arrival);
-            let _ = one.job.reply.send(Delta { tokens: one.produced - one.sent, finish: Some(one.job.finish) });
         }
     }
 
-    /// Sends tokens of unfinished replies that are due, and drops the requests that nobody reads any more.
+    /// Sends the tokens that are due, and drops the requests that nobody reads any more. A first token and an end never
+    /// leave in one call: however late it comes, the reader sees them apart.
     fn send_parts(&mut self) {
+        self.leaving.retain_mut(|one| {
+            if one.sent == 0 && one.produced > 1 {
+                one.send(1, None);
+                return true;
+            }
+            one.send(one.produced - one.sent, Some(one.job.finish));
+            false
+        });
         let (now, chunk) = (self.now, self.limits.chunk);
         self.running.retain_mut(|one| {
-            let due = one.sent == 0 || now - one.last_sent >= chunk;
             if one.job.reply.is_closed() {
                 self.counters.finished(Finish::Abort);
                 return false;
             }
+            let due = one.sent == 0 || now - one.last_sent >= chunk;
             if one.produced > one.sent && due {
-                let _ = one.job.reply.send(Delta { tokens: one.produced - one.sent, finish: None });
-                one.sent = one.produced;
+                one.send(one.produced - one.sent, None);
                 one.last_sent = now;
             }
             true
@@ -293,7 +309,7 @@ impl Rank {
 
     /// Whether there is anything to do.
     pub fn busy(&self) -> bool {
-        !self.running.is_empty() || !self.waiting.is_empty()
+        !(self.running.is_empty() && self.waiting.is_empty() && self.leaving.is_empty())
     }
 }
 
@@ -363,6 +379,7 @@ mod tests {
                 (0..9).map(|index| job(index * 3 * MS, &"ab".repeat(index as usize % 5 + 1), 7 + index)).unzip();
             jobs.into_iter().for_each(|job| rank.submit(job));
             instants.iter().for_each(|instant| rank.advance(*instant));
+            rank.advance(399 * MS);
             let got: Vec<_> = replies.iter_mut().map(drain).collect();
             (got, rank.now, rank.steps, rank.counters.drafts)
         };
@@ -416,6 +433,7 @@ mod tests {
         assert_eq!((rank.running(), rank.waiting()), (2, 1));
         assert_eq!(drain(&mut replies[2]).0, 0);
         rank.advance(100 * MS);
+        rank.advance(100 * MS);
         assert!(replies.iter_mut().skip(2).all(|reply| drain(reply) == (10, Some(Finish::Length))));
     }
 
@@ -456,8 +474,11 @@ mod tests {
         let (job, mut reply) = job(0, "a", 6);
         rank.submit(job);
         rank.advance(100 * MS);
+        assert_eq!(drain(&mut reply), (1, None), "the first token stands alone even when all is late");
+        rank.advance(100 * MS);
         // 1 from the prefill, then 3 and 2 of 3.
-        assert_eq!(drain(&mut reply), (6, Some(Finish::Length)));
+        assert_eq!(drain(&mut reply), (5, Some(Finish::Length)));
+        assert!(!rank.busy());
         let counters = &rank.counters;
         assert_eq!((counters.drafts, counters.draft_tokens, counters.accepted), (2, 6, 4));
         assert_eq!(counters.accepted_at, [2, 2, 0]);

@@ -8,7 +8,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", default, deny_unknown_fields)]
 pub struct Settings {
-    /// A decode step with an empty batch, µs (400).
+    /// A decode step with an empty batch, µs (300).
     pub step_us: u64,
     /// What each decoding sequence adds to a step, µs (60).
     pub sequence_us: u64,
@@ -49,7 +49,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            step_us: 400,
+            step_us: 300,
             sequence_us: 60,
             prefill_tokens_per_s: 200_000,
             load_tokens_per_s: 2_000_000,

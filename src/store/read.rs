@@ -45,6 +45,9 @@ impl StoreView for Store {
             let claim = if claimed.contains(job) { self.read_claim(job)? } else { None };
             Ok(JobState { attempts: attempts(self.disk(), self.paths(), job)?, claim })
         };
+        if self.disk().size(&self.paths().jobs())?.is_none() && claimed.is_empty() {
+            return Ok(vec![JobState::default(); jobs.len()]);
+        }
         if jobs.len() < MANY {
             return jobs.iter().map(look).collect();
         }

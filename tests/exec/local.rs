@@ -170,23 +170,32 @@ fn owner_process() {
 }
 
 #[tokio::test]
-async fn a_killed_supervisor_is_seen_and_its_process_ended() {
+async fn a_killed_supervisor_is_seen_and_its_processes_ended() {
     let bench = Bench::local();
-    let file = bench.directory.path().join("pid");
-    let script = format!("echo $PPID > {0}.parent; echo $$ > {0}; while :; do sleep 1; done", file.display());
+    let pids = bench.directory.path().display().to_string();
+    let script = format!("echo $PPID > {pids}/supervisor; {}", scattered(bench.directory.path()));
     let job = bench.job(actor::spec(vec![], sh("client", &script)));
-    let reading = file.clone();
+    let directory = bench.directory.path().to_owned();
     let killing = tokio::task::spawn_blocking(move || {
-        let pid = number_in(&reading);
-        let supervisor = number_in(&reading.with_extension("parent"));
-        assert!(Command::new("kill").args(["-9", &supervisor.to_string()]).status().unwrap().success());
-        pid
+        let pids = (number_in(&directory.join("near")), number_in(&directory.join("far")));
+        let supervisor = number_in(&directory.join("supervisor")).to_string();
+        assert!(Command::new("kill").args(["-9", &supervisor]).status().unwrap().success());
+        pids
     });
     let ran = in_time(bench.run(&job)).await;
     assert_eq!(ran.failure().kind, FailureKind::Infrastructure);
-    assert_eq!(ran.failure().message, "client ended unseen: its supervisor was killed");
-    let pid = killing.await.unwrap();
-    tokio::task::spawn_blocking(move || eventually("its process is gone", || !lives(pid))).await.unwrap();
+    let (near, far) = killing.await.unwrap();
+    assert!(!lives(near) && !lives(far));
+}
+
+#[tokio::test]
+async fn a_supervisor_killed_at_its_start_leaves_nothing() {
+    let bench = Bench::local();
+    let file = bench.directory.path().join("pid");
+    let script = format!("echo $$ > {}; kill -9 $PPID; while :; do sleep 1; done", file.display());
+    let ran = in_time(bench.run(&bench.job(actor::spec(vec![], sh("client", &script))))).await;
+    assert_eq!(ran.failure().kind, FailureKind::Infrastructure);
+    assert!(!lives(number_in(&file)));
 }
 
 #[tokio::test]

@@ -88,13 +88,13 @@ async fn services_start_in_order_and_stop_in_reverse(bench: Bench) {
 }
 
 async fn independent_services_start_together(bench: Bench) {
-    // Each waits for the other to serve: started one after the other, neither would ever be ready.
-    let wait = |name: &str, other: &str| {
-        let mut service = words(name, &["serve", "PORT", "sleep", "50", "get", "URL", "hang"]);
-        service.argv[5] = crate::bench::words(other, &["URL"]).argv[0].clone();
-        service
+    // Each waits for the other to run: started one after the other, neither would ever be ready.
+    let path = |name: &str| bench.directory.path().join(name).to_string_lossy().into_owned();
+    let meet = |name: &str, other: &str| {
+        words(name, &["write", &path(name), "x", "await", &path(other), "serve", "PORT", "hang"])
     };
-    let job = bench.job(actor::spec(vec![wait("other", "server"), server("server")], words("client", &[])));
+    let services = vec![meet("other", "server"), meet("server", "other")];
+    let job = bench.job(actor::spec(services, words("client", &[])));
     let ran = bench.run(&job).await;
     assert_eq!(ran.outcome.end, End::Completed);
     assert!(ran.at("starting server") < ran.at("ready other"));

@@ -50,8 +50,8 @@ pub struct ReplayArgs {
     pub duration: Duration,
     /// The warm-up phase.
     pub warmup: Duration,
-    /// How long requests may outlast the warm-up.
-    pub warmup_grace: Duration,
+    /// How long requests may outlast the warm-up; `None` is as long as they take.
+    pub warmup_grace: Option<Duration>,
     /// Seed of everything random.
     pub seed: u64,
     /// The share of failed requests above which the run fails; `None` is never.
@@ -83,7 +83,6 @@ impl ReplayArgs {
         if !endpoint.is_empty() && !endpoint.starts_with('/') {
             parsed.conflict(format!("--endpoint `{endpoint}` does not start with /"));
         }
-        let seconds = |parsed: &crate::sim::argv::Parsed, flag| Duration::from_secs(parsed.integer(flag).unwrap_or(0));
         let start_min = parsed.decimal("--trajectory-start-min-ratio").unwrap_or(0.0);
         let start_max = parsed.decimal("--trajectory-start-max-ratio").unwrap_or(1.0);
         if start_min > start_max {
@@ -94,8 +93,8 @@ impl ReplayArgs {
             model: parsed.need_text("--model"),
             concurrency: usize::try_from(parsed.need_integer("--concurrency")).unwrap_or(usize::MAX),
             duration: Duration::from_secs(parsed.need_integer("--benchmark-duration")),
-            warmup: seconds(&parsed, "--agentic-cache-warmup-duration"),
-            warmup_grace: seconds(&parsed, "--warmup-grace-period"),
+            warmup: Duration::from_secs(parsed.integer("--agentic-cache-warmup-duration").unwrap_or(0)),
+            warmup_grace: parsed.integer("--warmup-grace-period").map(Duration::from_secs),
             seed: parsed.need_integer("--random-seed"),
             failed_threshold: parsed.decimal("--failed-request-threshold"),
             start: (start_min, start_max),
@@ -140,7 +139,8 @@ pub(super) mod tests {
         let args = ReplayArgs::parse(&line(&[])).unwrap();
         assert_eq!(args.url, "http://127.0.0.1:8000/v1/chat/completions");
         assert_eq!((args.concurrency, args.entries, args.seed), (12, 393, 42));
-        assert_eq!((args.duration.as_secs(), args.warmup.as_secs(), args.warmup_grace.as_secs()), (3600, 600, 1800));
+        let seconds = (args.duration.as_secs(), args.warmup.as_secs(), args.warmup_grace);
+        assert_eq!(seconds, (3600, 600, Some(Duration::from_secs(1800))));
         assert_eq!((args.start, args.failed_threshold), ((0.25, 0.75), Some(0.1)));
     }
 

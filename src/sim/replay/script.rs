@@ -10,7 +10,7 @@
 //! | system prompt | 1024 tokens |
 //! | user's message | 48 – 208 tokens |
 //! | reply | 128 – 384 tokens |
-//! | time from a response to the next request | 10 – 40 ms |
+//! | time from a response to the next request | 5 – 20 ms |
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const TURNS: std::ops::RangeInclusive<usize> = 3..=8;
 const SYSTEM_TOKENS: u64 = 1024;
 const USER_TOKENS: std::ops::RangeInclusive<u64> = 48..=208;
 const REPLY_TOKENS: std::ops::RangeInclusive<u64> = 128..=384;
-const THINK_US: std::ops::RangeInclusive<u64> = 10_000..=40_000;
+const THINK_US: std::ops::RangeInclusive<u64> = 5_000..=20_000;
 
 /// One exchange of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -154,7 +154,7 @@ mod tests {
                 assert!(USER_TOKENS.contains(&(turn.user.len() as u64 / 4)) && turn.user.len() % 4 == 0);
                 assert!(REPLY_TOKENS.contains(&turn.reply_tokens));
                 assert_eq!(turn.reply.len() as u64, turn.reply_tokens * 4);
-                assert!((10..=40).contains(&(turn.think.as_millis() as u64)));
+                assert!((5..=20).contains(&(turn.think.as_millis() as u64)));
             }
             assert!(scaled.conversation(session).turns.iter().all(|turn| (256..=768).contains(&turn.reply_tokens)));
         }
