@@ -1,5 +1,6 @@
 //! The command line: flags, verbs, and the mapping from outcomes to exit codes. Nothing imports this module.
 
+pub mod changelog;
 pub mod error;
 pub mod exit;
 pub mod filters;
@@ -100,6 +101,7 @@ pub enum Verb {
     Diff(diff::DiffArgs),
     Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
+    Changelog(changelog::ChangelogArgs),
     Store(store::Args),
     Sim(sim::Sim),
     Replay(replay::Replay),
@@ -129,6 +131,7 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
         Verb::Diff(args) => diff::diff(&args, globals, printer),
         Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
+        Verb::Changelog(args) => changelog::run(&args, globals, printer),
         Verb::Store(args) => store::run(args, cli.globals.store, printer),
         Verb::Sim(args) => sim::run(&args, printer),
         Verb::Replay(args) => replay::run(&args, printer),
