@@ -3,6 +3,7 @@
 pub mod error;
 pub mod exit;
 pub mod filters;
+mod lock;
 pub mod matrix;
 pub mod printer;
 pub mod project;
@@ -13,6 +14,7 @@ pub mod store;
 pub mod supervise;
 
 mod diff;
+mod execute;
 mod plan;
 mod progress;
 mod results;
@@ -96,6 +98,7 @@ pub enum Verb {
     Show(show::ShowArgs),
     Why(why::WhyArgs),
     Diff(diff::DiffArgs),
+    Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
     Store(store::Args),
     Sim(sim::Sim),
@@ -124,6 +127,7 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
         Verb::Show(args) => show::show(&args, globals, printer),
         Verb::Why(args) => why::why(&args, globals, printer),
         Verb::Diff(args) => diff::diff(&args, globals, printer),
+        Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
         Verb::Store(args) => store::run(args, cli.globals.store, printer),
         Verb::Sim(args) => sim::run(&args, printer),

@@ -2,32 +2,29 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
 
 use super::Globals;
 use super::error::Error;
+use super::execute::{How, execute};
 use super::exit;
 use super::plan::{render, summary_line};
 use super::printer::Printer;
-use super::progress::Progress;
 use super::project::Project;
 use super::results::{HEADER, headline};
 use super::selection::Selection;
 use super::table::{count, table};
-use crate::config::profile::{ExecutorKind, Profile};
+use crate::config::profile::ExecutorKind;
 use crate::exec::provenance::Git;
-use crate::exec::{Host, Local, Timing, cancellation};
 use crate::ids::{ArmId, JobHash};
 use crate::matrix::arm::Arm;
 use crate::matrix::filter::{Filter, Sweep};
 use crate::plan::{Plan, State};
 use crate::result::ResultDoc;
 use crate::store::{Store, StoreView};
-use crate::sweep::{Context, Finish, Task, sweep, title};
+use crate::sweep::{Finish, Task, title};
 
 /// Run arms and record their results; what is recorded is served, not run again
 ///
@@ -90,7 +87,15 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
         return Err(Error::refused(format!("the profile {} has no executor yet", project.profile.name))
             .hint("pass --profile rehearsal to rehearse on this machine; nothing was started"));
     } else {
-        let finishes = execute(&tasks, args, jobs, &project, &store, printer)?;
+        let how = How {
+            git: Git::of(&project.root),
+            records: project.profile.records,
+            rerun: args.rerun,
+            jobs,
+            fail_fast: args.fail_fast,
+            retries: args.retries,
+        };
+        let finishes = execute(&tasks, how, &project.profile, &store, printer)?;
         outcomes.extend(tasks.iter().map(|task| task.hash).zip(finishes));
     }
     let report = Report { plan: &plan, outcomes: &outcomes, store: &store, all: args.all };
@@ -121,109 +126,6 @@ fn tasks(plan: &Plan, arms: &[&Arm], project: &Project) -> Result<Vec<Task>, Err
         }
     }
     Ok(tasks)
-}
-
-fn execute(
-    tasks: &[Task],
-    args: &RunArgs,
-    jobs: NonZeroUsize,
-    project: &Project,
-    store: &Store,
-    printer: Printer,
-) -> Result<Vec<Finish>, Error> {
-    let runtime = tokio::runtime::Runtime::new().map_err(|error| Error::environment(format!("tokio: {error}")))?;
-    let executor = Local::new().map_err(|error| Error::environment(error.to_string()))?;
-    let host = host(&project.profile)?;
-    let context = Context {
-        store,
-        executor: &executor,
-        host: &host,
-        scratch: scratch_root(),
-        git: Git::of(&project.root),
-        records: project.profile.records,
-        rerun: args.rerun,
-        jobs,
-        fail_fast: args.fail_fast,
-        retries: args.retries,
-    };
-    Ok(runtime.block_on(async {
-        let (canceller, cancel) = cancellation();
-        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-        let mut progress = Progress::new(tasks, printer);
-        let mut work = std::pin::pin!(sweep(tasks, &context, &sender, &cancel));
-        let mut signals = Signals::new();
-        let finishes = loop {
-            tokio::select! {
-                biased;
-                Some(notice) = receiver.recv() => progress.notice(&notice),
-                finishes = &mut work => break finishes,
-                () = signals.next() => {
-                    canceller.cancel();
-                    printer.note("stopping every process; logs are kept");
-                }
-            }
-        };
-        while let Ok(notice) = receiver.try_recv() {
-            progress.notice(&notice);
-        }
-        progress.end();
-        finishes
-    }))
-}
-
-/// Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: Option<tokio::signal::unix::Signal>,
-    terminate: Option<tokio::signal::unix::Signal>,
-}
-
-impl Signals {
-    fn new() -> Self {
-        use tokio::signal::unix::{SignalKind, signal};
-        Self { interrupt: signal(SignalKind::interrupt()).ok(), terminate: signal(SignalKind::terminate()).ok() }
-    }
-
-    async fn next(&mut self) {
-        let wait = async |signal: &mut Option<tokio::signal::unix::Signal>| match signal {
-            Some(signal) => {
-                signal.recv().await;
-            }
-            None => std::future::pending().await,
-        };
-        tokio::select! {
-            () = wait(&mut self.interrupt) => {}
-            () = wait(&mut self.terminate) => {}
-        }
-    }
-}
-
-fn host(profile: &Profile) -> Result<Host, Error> {
-    let timing = &profile.timing;
-    let ixbuild =
-        std::env::current_exe().map_err(|error| Error::environment(format!("the path of this program: {error}")))?;
-    Ok(Host {
-        facts: profile.host.clone(),
-        models: profile.models.clone(),
-        caches: scratch_root().join("caches"),
-        secrets: profile.secrets.clone(),
-        path: std::env::var("PATH").unwrap_or_default(),
-        timing: Timing {
-            poll: Duration::from_millis(timing.poll_ms),
-            ready_timeout: Duration::from_secs(timing.ready_timeout_s),
-            grace: Duration::from_secs(timing.grace_s),
-            scrape_interval: Duration::from_millis(timing.scrape_ms),
-            client_timeout: Duration::from_secs(timing.client_timeout_s),
-        },
-        ixbuild,
-    })
-}
-
-/// Where attempts keep their files while they run; those of failures stay.
-fn scratch_root() -> PathBuf {
-    match std::env::var_os("IXBUILD_SCRATCH") {
-        Some(root) if !root.is_empty() => root.into(),
-        _ => std::env::temp_dir().join(format!("ixbuild-{}", rustix::process::getuid().as_raw())),
-    }
 }
 
 /// What a run came to.
