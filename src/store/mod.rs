@@ -6,7 +6,7 @@
 //! jobs/HH/JOB/START.OUTCOME[.rehearsal].MANIFEST   a write-once attempt: the manifest's descriptor
 //! jobs/HH/JOB/excluded.MANIFEST.*  why it no longer counts; collected.MANIFEST is the tombstone of a collected one
 //! arms/ARM-DIGEST/JOB              a job that was recorded for the arm
-//! claims/JOB.json, JOB.lock        who works on a job
+//! claims/JOB.json, JOB.lock        who works on a job; JOB.TOKEN.stop asks that one to stop
 //! pending/                         attempts that index.json does not list yet
 //! damaged/                         what `verify --repair` took out
 //! ```
@@ -48,7 +48,7 @@ pub use attempts::{
     ArmJob, Attempt, AttemptInput, AttemptRef, Exclusion, Layer, LayerRef, Outcome, OutcomeKind, Source,
 };
 pub use blob::BlobReader;
-pub use claim::{Claim, ClaimGuard, ClaimRecord, Claimed, HeldClaim};
+pub use claim::{Claim, ClaimGuard, ClaimRecord, Claimed, HeldClaim, StopRequest, Work};
 pub use error::StoreError;
 pub use oci::{
     COUNTERS_TYPE, GATES_TYPE, LOGS_TYPE, PROVENANCE_TYPE, REASONS_TITLE, REASONS_TYPE, RECORD_TYPE, REQUESTS_TYPE,
