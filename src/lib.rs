@@ -7,6 +7,7 @@ pub mod exec;
 pub mod ids;
 pub mod lock;
 pub mod matrix;
+pub mod memo;
 pub mod plan;
 pub mod project;
 pub mod recipe;
