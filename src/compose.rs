@@ -85,7 +85,7 @@ pub enum Composed {
 pub struct Job {
     /// The spec.
     pub spec: JobSpec,
-    /// Seconds that a service may take to be ready, where the recipe says it.
+    /// Seconds that a service may take to be ready, where the recipe says it and the profile does not.
     pub ready_timeout_s: BTreeMap<String, u64>,
 }
 
@@ -170,7 +170,9 @@ impl Composer<'_> {
             },
             schema: Schema::V1,
         };
-        Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s: resolved.ready_timeout_s })))
+        // A recipe says what the real programs may take to load a model; their stand-ins load none.
+        let ready_timeout_s = if self.profile.rehearses() { BTreeMap::new() } else { resolved.ready_timeout_s };
+        Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s })))
     }
 
     /// The speculation of an arm: what the row asks for, as the recipe drafts it, under the policy.

@@ -14,5 +14,4 @@ pub mod runners;
 pub mod search_row;
 pub mod similar;
 pub mod topology;
-pub mod typed;
 pub mod utilization;

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Source};
-use super::document;
+use super::document::place;
 use super::inputs::Inputs;
 use super::similar::closest;
-use super::typed::typed;
 use crate::spec::{Key, Substitutions, Tree};
 
 /// The profile of a command without `--profile` and `$IXBUILD_PROFILE`.
@@ -120,6 +120,19 @@ pub enum Setting {
     Word(String),
 }
 
+/// What the YAML reader says, at its place.
+fn fault(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
+    let said = error.without_snippet().to_string();
+    // It ends with the place in words, which the diagnostic shows itself.
+    let message = said.split(" at line ").next().unwrap_or_default().trim_start_matches("error: ");
+    let message =
+        message.split_once("line ").and_then(|(_, rest)| rest.split_once(": ")).map_or(message, |(_, rest)| rest);
+    let span = error.location().map(|location| location.span());
+    let start = span.and_then(|span| span.byte_offset()).map_or(0, |at| at as usize);
+    let length = span.and_then(|span| span.byte_len()).map_or(0, |length| length as usize);
+    Diagnostic::at(&place(source, start..start + length), message).help("the README lists a profile's fields")
+}
+
 fn one() -> usize {
     1
 }
@@ -137,13 +150,11 @@ impl Profile {
                     .help("give your profile another name")
                     .into());
             }
-            (Some((_, text)), None) => Source::new(format!("the built-in profile {name}"), *text),
-            (None, Some(source)) => source.clone(),
+            (Some((_, text)), None) => &Source::new(format!("the built-in profile {name}"), *text),
+            (None, Some(source)) => source,
             (None, None) => return Err(Self::unknown(inputs, name).into()),
         };
-        let mut profile: Self = typed(&document::parse(&source)?).map_err(|fault| {
-            if fault.help.is_none() { fault.help("the README lists a profile's fields") } else { fault }
-        })?;
+        let mut profile: Self = serde_yaml::from_str(&source.text).map_err(|error| fault(source, &error))?;
         name.clone_into(&mut profile.name);
         Ok(profile)
     }
@@ -191,28 +202,31 @@ impl Profile {
 mod tests {
     use super::*;
 
-    fn load(name: &str, files: &[(&str, &str)]) -> Result<Profile, String> {
-        let inputs = Inputs::from_texts(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
-        Profile::load(&inputs, name).map_err(|faults| faults.to_string())
+    fn refusal(text: &str) -> String {
+        let inputs = Inputs::from_texts([("configs/profiles/mine.yaml".to_owned(), text.to_owned())]);
+        Profile::load(&inputs, "mine").unwrap_err().to_string()
     }
 
     #[test]
-    fn the_built_in_profiles_are_there_and_cannot_be_replaced() {
-        let rehearsal = load("rehearsal", &[]).unwrap();
-        assert!(rehearsal.rehearses() && rehearsal.executor == ExecutorKind::Local);
-        let replay = &rehearsal.substitute.unwrap().client;
-        assert_eq!(replay["duration-ms"], Setting::Count(1000));
-        assert!(!load("docker", &[]).unwrap().rehearses());
-        assert!(load("docker", &[("configs/profiles/docker.yaml", "{}")]).unwrap_err().contains("is built in"));
-        assert!(load("dokcer", &[]).unwrap_err().contains("there is no profile `dokcer`"));
+    fn faults_stand_at_their_place() {
+        let fields = "expected one of executor, jobs, records, estimate, substitute, timing, host, models, secrets";
+        for (text, said) in [
+            ("executor: local\nfoo: 1\n", format!("2:1: unknown field `foo`, {fields}")),
+            ("x: [", format!("1:1: unknown field `x`, {fields}")),
+            ("executor: loca\n", "1:11: unknown variant `loca`, expected one of local, docker".to_owned()),
+            ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`".to_owned()),
+            ("executor: local\njobs: -1\n", "2:7: invalid u64".to_owned()),
+            ("", "1:1: unexpected end of input".to_owned()),
+        ] {
+            assert_eq!(refusal(text), format!("configs/profiles/mine.yaml:{said}"), "{text}");
+        }
     }
 
     #[test]
-    fn a_fault_in_a_profile_has_its_place() {
-        let text =
-            "executor: local\ntiming: {poll-ms: 1, ready-timeout-s: 1, grace-s: 1, scrape-ms: 1, client-timeout: 1}\n";
-        let fault = load("own", &[("configs/profiles/own.yaml", text)]).unwrap_err();
-        assert!(fault.starts_with("configs/profiles/own.yaml:2:"), "{fault}");
-        assert!(fault.contains("unknown field `client-timeout`"), "{fault}");
+    fn an_unknown_profile_gets_the_near_name() {
+        let fault = Profile::load(&Inputs::default(), "rehersal").unwrap_err();
+        assert_eq!(fault.0[0].help.as_deref(), Some("did you mean `rehearsal`?"));
+        let inputs = Inputs::from_texts([("configs/profiles/docker.yaml".to_owned(), String::new())]);
+        assert!(Profile::load(&inputs, "docker").unwrap_err().to_string().contains("`docker` is built in"));
     }
 }
