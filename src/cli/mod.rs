@@ -1,8 +1,10 @@
 //! The command line: flags, verbs, and the mapping from outcomes to exit codes. Nothing imports this module.
 
+pub mod changelog;
 pub mod error;
 pub mod exit;
 pub mod filters;
+mod lock;
 pub mod matrix;
 pub mod printer;
 pub mod project;
@@ -97,7 +99,9 @@ pub enum Verb {
     Show(show::ShowArgs),
     Why(why::WhyArgs),
     Diff(diff::DiffArgs),
+    Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
+    Changelog(changelog::ChangelogArgs),
     Store(store::Args),
     Sim(sim::Sim),
     Replay(replay::Replay),
@@ -125,7 +129,9 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
         Verb::Show(args) => show::show(&args, globals, printer),
         Verb::Why(args) => why::why(&args, globals, printer),
         Verb::Diff(args) => diff::diff(&args, globals, printer),
+        Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
+        Verb::Changelog(args) => changelog::run(&args, globals, printer),
         Verb::Store(args) => store::run(args, cli.globals.store, printer),
         Verb::Sim(args) => sim::run(&args, printer),
         Verb::Replay(args) => replay::run(&args, printer),

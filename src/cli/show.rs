@@ -146,7 +146,11 @@ fn process(service: &Service) -> String {
     }
     for package in &service.packages {
         let deps = if package.deps == Deps::None { ", without dependencies" } else { "" };
-        let locked = if package.files.is_none() { " (unlocked)" } else { "" };
+        let locked = match (&package.files, &package.closure) {
+            (None, _) => " (unlocked)",
+            (Some(_), None) if package.deps == Deps::Closure => " (dependencies unlocked)",
+            _ => "",
+        };
         lines.push(format!("  package  {} {}{deps}{locked}", package.name, package.version));
     }
     let after: Vec<&str> = service.after.iter().map(|after| after.service.as_str()).collect();

@@ -137,6 +137,15 @@ impl Diagnostics {
         }
     }
 
+    /// Takes over those that are not known yet: one fault of a recipe shows for every arm that it makes.
+    pub fn absorb_new(&mut self, found: Diagnostics) {
+        for fault in found.0 {
+            if !self.0.contains(&fault) {
+                self.0.push(fault);
+            }
+        }
+    }
+
     /// `value` when nothing was found.
     pub fn or<T>(self, value: T) -> Result<T, Diagnostics> {
         if self.0.is_empty() { Ok(value) } else { Err(self) }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Source};
 use super::document::MAX_BYTES;
+use crate::git::{GitError, Oid, Repository, Revision};
 
 /// The folders that are read, with everything below them.
 const FOLDERS: [&str; 2] = ["configs", "golden_al_distribution"];
@@ -21,12 +22,60 @@ const FILES: [&str; 1] = ["ixbuild.lock"];
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     files: BTreeMap<String, Arc<Source>>,
+    /// The revision that it was read from.
+    revision: Option<Oid>,
+}
+
+/// Why there is no snapshot of a revision.
+#[derive(Debug, thiserror::Error)]
+pub enum RevisionError {
+    /// Git gave no answer.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// Files that cannot be read as text.
+    #[error(transparent)]
+    Files(#[from] Diagnostics),
 }
 
 impl Inputs {
     /// A snapshot of texts by path: a git revision, or a test.
     pub fn from_texts(texts: impl IntoIterator<Item = (String, String)>) -> Self {
-        Self { files: texts.into_iter().map(|(path, text)| (path.clone(), Source::new(path, text))).collect() }
+        let files = texts.into_iter().map(|(path, text)| (path.clone(), Source::new(path, text))).collect();
+        Self { files, revision: None }
+    }
+
+    /// Every input file of a git revision, as [`Inputs::read`] would find it in a checkout. Messages show
+    /// `REVISION:PATH`, which `git show` understands.
+    ///
+    /// # Errors
+    /// Git failed; files that are not UTF-8 or too large, all of them.
+    pub fn from_revision(repository: &mut Repository, revision: &Revision) -> Result<Self, RevisionError> {
+        let mut listed = Vec::new();
+        for folder in FOLDERS {
+            listed.extend(repository.files(revision, folder)?.into_iter().filter(|file| is_input(&file.path)));
+        }
+        let mut contents = Vec::new();
+        for file in listed {
+            let bytes = repository.content(&file)?;
+            contents.push((file.path, bytes));
+        }
+        for path in FILES {
+            contents.extend(repository.file(revision, path)?.map(|(_, bytes)| (path.to_owned(), bytes)));
+        }
+        let mut files = BTreeMap::new();
+        let mut faults = Diagnostics::default();
+        for (path, bytes) in contents {
+            let name = format!("{}:{path}", revision.commit.short());
+            if let Some(source) = faults.absorb(text(&name, bytes)) {
+                files.insert(path, source);
+            }
+        }
+        Ok(faults.or(Self { files, revision: Some(revision.commit.clone()) })?)
+    }
+
+    /// ` in REVISION` for a revision's snapshot, nothing for the files on disk: for messages about missing files.
+    pub fn shown(&self) -> String {
+        self.revision.as_ref().map(|commit| format!(" in {}", commit.short())).unwrap_or_default()
     }
 
     /// Reads every input file of the project in `root`. Messages show paths below `prefix`.
@@ -47,7 +96,7 @@ impl Inputs {
                 files.insert(path, source);
             }
         }
-        faults.or(Self { files })
+        faults.or(Self { files, revision: None })
     }
 
     /// One file.
@@ -82,12 +131,23 @@ pub fn read_source(path: &Path, name: &str) -> Result<Arc<Source>, Diagnostics> 
     let failed = |error: &io::Error| Diagnostics::from(Diagnostic::new(format!("cannot read {name}: {error}")));
     let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
     if size > MAX_BYTES as u64 {
-        let limit = MAX_BYTES >> 20;
-        return Err(Diagnostic::new(format!("{name} has {} MiB; at most {limit} MiB are read", size >> 20))
-            .help("split it, or check that it is the file you mean")
-            .into());
+        return Err(too_large(name, size));
     }
-    let bytes = fs::read(path).map_err(|error| failed(&error))?;
+    text(name, fs::read(path).map_err(|error| failed(&error))?)
+}
+
+fn too_large(name: &str, size: u64) -> Diagnostics {
+    let limit = MAX_BYTES >> 20;
+    Diagnostic::new(format!("{name} has {} MiB; at most {limit} MiB are read", size >> 20))
+        .help("split it, or check that it is the file you mean")
+        .into()
+}
+
+/// A source from bytes.
+fn text(name: &str, bytes: Vec<u8>) -> Result<Arc<Source>, Diagnostics> {
+    if bytes.len() > MAX_BYTES {
+        return Err(too_large(name, bytes.len() as u64));
+    }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Source::new(name, text)),
         Err(error) => {
@@ -99,6 +159,11 @@ pub fn read_source(path: &Path, name: &str) -> Result<Arc<Source>, Diagnostics> 
                 .into())
         }
     }
+}
+
+/// Whether a file of the folders is read.
+fn is_input(path: &str) -> bool {
+    Path::new(path).extension().is_some_and(|extension| extension == "yaml")
 }
 
 fn walk(root: &Path, folder: &str, paths: &mut Vec<String>, faults: &mut Diagnostics) {
@@ -120,8 +185,9 @@ fn walk(root: &Path, folder: &str, paths: &mut Vec<String>, faults: &mut Diagnos
                 continue;
             } else if is_folder {
                 pending.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "yaml") {
-                paths.push(path.to_string_lossy().replace('\\', "/"));
+            } else {
+                let path = path.to_string_lossy().replace('\\', "/");
+                paths.extend(is_input(&path).then_some(path));
             }
         }
     }

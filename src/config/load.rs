@@ -1,11 +1,14 @@
-//! The master files and the runners file from disk.
+//! The master files and the runners file, from disk or from a snapshot.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics};
 use super::document;
+use super::inputs::Inputs;
 use super::master::{self, MasterEntry};
 use super::runners::Runners;
+use crate::ids::ConfigKey;
 
 /// What the matrix is made of.
 #[derive(Debug, Clone)]
@@ -37,7 +40,39 @@ impl Config {
         let runners = found.absorb(runners);
         found.or(Self { entries: entries.unwrap_or_default(), runners: runners.unwrap_or_default() })
     }
+
+    /// Reads the master files and the runners file of a snapshot.
+    ///
+    /// # Errors
+    /// Every fault of every file; a file that is missing.
+    pub fn of(inputs: &Inputs) -> Result<Self, Diagnostics> {
+        let mut found = Diagnostics::default();
+        let sources: Vec<_> = inputs.in_folder(FOLDER, MASTER_SUFFIX).map(|(_, source)| Arc::clone(source)).collect();
+        if sources.is_empty() {
+            found.push(Diagnostic::new(format!("there is no {FOLDER}/*{MASTER_SUFFIX}{}", inputs.shown())));
+        }
+        let entries = found.absorb(master::parse_all(&sources));
+        let runners = found.absorb(match inputs.get(RUNNERS) {
+            Some(source) => Runners::parse(source),
+            None => Err(Diagnostic::new(format!("there is no {RUNNERS}{}", inputs.shown())).into()),
+        });
+        found.or(Self { entries: entries.unwrap_or_default(), runners: runners.unwrap_or_default() })
+    }
+
+    /// The entry of a key.
+    pub fn entry(&self, key: &ConfigKey) -> Option<&MasterEntry> {
+        self.entries.iter().find(|entry| entry.key == *key)
+    }
 }
+
+/// Where master files stand in a project.
+pub const FOLDER: &str = "configs";
+
+/// How their names end.
+pub const MASTER_SUFFIX: &str = "-master.yaml";
+
+/// The runners file of a project.
+pub const RUNNERS: &str = "configs/runners.yaml";
 
 /// The files `*-master.yaml` of a directory, by name.
 ///

@@ -1,6 +1,7 @@
 //! Input files as typed values, every fault at its place: masters, runners, golden curves, changelog, profiles.
 
 mod builder;
+pub mod changelog;
 pub mod diagnostic;
 pub mod document;
 pub mod fields;
@@ -13,4 +14,5 @@ pub mod runners;
 pub mod search_row;
 pub mod similar;
 pub mod topology;
+pub mod typed;
 pub mod utilization;

@@ -7,9 +7,11 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::diagnostic::{Diagnostic, Diagnostics};
+use super::diagnostic::{Diagnostic, Diagnostics, Source};
+use super::document;
 use super::inputs::Inputs;
 use super::similar::closest;
+use super::typed::typed;
 use crate::spec::{Key, Substitutions, Tree};
 
 /// The profile of a command without `--profile` and `$IXBUILD_PROFILE`.
@@ -129,18 +131,18 @@ impl Profile {
     /// No such profile; faults in its file.
     pub fn load(inputs: &Inputs, name: &str) -> Result<Self, Diagnostics> {
         let path = format!("configs/profiles/{name}.yaml");
-        let (shown, text) = match (BUILT_IN.iter().find(|(known, _)| *known == name), inputs.get(&path)) {
+        let source = match (BUILT_IN.iter().find(|(known, _)| *known == name), inputs.get(&path)) {
             (Some(_), Some(source)) => {
                 return Err(Diagnostic::new(format!("{}: `{name}` is built in", source.name))
                     .help("give your profile another name")
                     .into());
             }
-            (Some((_, text)), None) => (format!("the built-in profile {name}"), *text),
-            (None, Some(source)) => (source.name.clone(), source.text.as_str()),
+            (Some((_, text)), None) => Source::new(format!("the built-in profile {name}"), *text),
+            (None, Some(source)) => source.clone(),
             (None, None) => return Err(Self::unknown(inputs, name).into()),
         };
-        let mut profile: Self = serde_yaml::from_str(text).map_err(|error| {
-            Diagnostic::new(format!("{shown}: {error}")).help("the README lists a profile's fields")
+        let mut profile: Self = typed(&document::parse(&source)?).map_err(|fault| {
+            if fault.help.is_none() { fault.help("the README lists a profile's fields") } else { fault }
         })?;
         name.clone_into(&mut profile.name);
         Ok(profile)
@@ -182,5 +184,35 @@ impl Profile {
             replay_version,
             simulator_version,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(name: &str, files: &[(&str, &str)]) -> Result<Profile, String> {
+        let inputs = Inputs::from_texts(files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())));
+        Profile::load(&inputs, name).map_err(|faults| faults.to_string())
+    }
+
+    #[test]
+    fn the_built_in_profiles_are_there_and_cannot_be_replaced() {
+        let rehearsal = load("rehearsal", &[]).unwrap();
+        assert!(rehearsal.rehearses() && rehearsal.executor == ExecutorKind::Local);
+        let replay = &rehearsal.substitute.unwrap().client;
+        assert_eq!(replay["duration-ms"], Setting::Count(1000));
+        assert!(!load("docker", &[]).unwrap().rehearses());
+        assert!(load("docker", &[("configs/profiles/docker.yaml", "{}")]).unwrap_err().contains("is built in"));
+        assert!(load("dokcer", &[]).unwrap_err().contains("there is no profile `dokcer`"));
+    }
+
+    #[test]
+    fn a_fault_in_a_profile_has_its_place() {
+        let text =
+            "executor: local\ntiming: {poll-ms: 1, ready-timeout-s: 1, grace-s: 1, scrape-ms: 1, client-timeout: 1}\n";
+        let fault = load("own", &[("configs/profiles/own.yaml", text)]).unwrap_err();
+        assert!(fault.starts_with("configs/profiles/own.yaml:2:"), "{fault}");
+        assert!(fault.contains("unknown field `client-timeout`"), "{fault}");
     }
 }

@@ -7,7 +7,7 @@
 //! jobs/HH/JOB/derived.MANIFEST.FORMULAS.TIME.OUTCOME.DERIVATION   results and gates of an attempt under newer formulas
 //! jobs/HH/JOB/excluded.MANIFEST.*  why it no longer counts; collected.MANIFEST is the tombstone of a collected one
 //! arms/ARM-DIGEST/JOB              a job that was recorded for the arm
-//! claims/JOB.json, JOB.lock        who works on a job
+//! claims/JOB.json, JOB.lock        who works on a job; JOB.TOKEN.stop asks that one to stop
 //! pending/                         attempts that index.json does not list yet
 //! damaged/                         what `verify --repair` took out
 //! ```
@@ -51,7 +51,7 @@ pub use attempts::{
     Source,
 };
 pub use blob::BlobReader;
-pub use claim::{Claim, ClaimGuard, ClaimRecord, Claimed, HeldClaim};
+pub use claim::{Claim, ClaimGuard, ClaimRecord, Claimed, HeldClaim, StopRequest, Work};
 pub use derived::DerivationInput;
 pub use error::StoreError;
 pub use oci::{

@@ -88,6 +88,10 @@ impl Paths {
         self.claims().join(format!("{}.json", job.hex()))
     }
 
+    pub(crate) fn claim_stop(&self, job: &JobHash, token: &str) -> PathBuf {
+        self.claims().join(format!("{}.{token}.stop", job.hex()))
+    }
+
     pub(crate) fn claim_lock(&self, job: &JobHash) -> PathBuf {
         self.claims().join(format!("{}.lock", job.hex()))
     }

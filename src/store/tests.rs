@@ -807,7 +807,7 @@ fn a_claim_is_exclusive_listed_and_released_with_locks_and_without() {
         first.guard.set_handles(vec!["pid:11:21".into()]).unwrap();
         let listed = store.claims().unwrap();
         assert_eq!(listed.len(), 1);
-        assert_eq!(listed[0].record.as_ref().unwrap().handles, ["pid:11:21"]);
+        assert_eq!(listed[0].record.as_ref().unwrap().work.handles, ["pid:11:21"]);
         assert_eq!(store.job(&job).unwrap().running(), Some(&listed[0]));
         assert_eq!(store.resolve("job:4").unwrap(), job, "claimed jobs have prefixes too");
         assert!(matches!(store.end_claim(&job, false), Err(StoreError::Claimed { .. })));
@@ -861,14 +861,14 @@ fn a_dead_owners_claim_is_taken_over_with_its_handles() {
     assert_eq!(found.claim.as_ref().unwrap().presence, Presence::Dead);
     assert_eq!(found.running(), None, "a plan may run it");
     let mut taken = claimed(&store, &job, &["pid:3:4"]);
-    assert_eq!(taken.left.as_ref().unwrap().handles, ["pid:1:2"]);
+    assert_eq!(taken.left.as_ref().unwrap().work.handles, ["pid:1:2"]);
     // Until they are dealt with, the old handles survive this owner as well.
-    assert_eq!(store.claims().unwrap()[0].record.as_ref().unwrap().handles, ["pid:1:2", "pid:3:4"]);
+    assert_eq!(store.claims().unwrap()[0].record.as_ref().unwrap().work.handles, ["pid:1:2", "pid:3:4"]);
     taken.guard.set_handles(vec!["pid:3:4".into()]).unwrap();
-    assert_eq!(store.claims().unwrap()[0].record.as_ref().unwrap().handles, ["pid:3:4"]);
+    assert_eq!(store.claims().unwrap()[0].record.as_ref().unwrap().work.handles, ["pid:3:4"]);
     // Services that stay up stay on file.
     taken.guard.leave();
-    assert_eq!(claimed(&store, &job, &[]).left.unwrap().handles, ["pid:3:4"]);
+    assert_eq!(claimed(&store, &job, &[]).left.unwrap().work.handles, ["pid:3:4"]);
 }
 
 #[test]
@@ -889,7 +889,7 @@ fn an_owner_elsewhere_is_never_presumed_dead() {
     }
     let error = store.end_claim(&job, false).unwrap_err();
     assert!(error.fix().unwrap().contains("ixbuild stop"), "{error}");
-    assert_eq!(store.end_claim(&job, true).unwrap().unwrap().handles, ["pid:1:2"]);
+    assert_eq!(store.end_claim(&job, true).unwrap().unwrap().work.handles, ["pid:1:2"]);
     drop(claimed(&store, &job, &[]));
 
     // Nor is one whose record cannot be read.
@@ -900,6 +900,54 @@ fn an_owner_elsewhere_is_never_presumed_dead() {
 }
 
 #[test]
+fn a_request_to_stop_is_for_one_claim_alone_and_goes_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for store in stores(dir.path()) {
+        let job = job_of("{}");
+        let first = claimed(&store, &job, &[]);
+        let record = first.guard.record().clone();
+        assert!(!first.guard.stop_request().is_made());
+        store.ask_to_stop(&record).unwrap();
+        assert!(first.guard.stop_request().is_made());
+        assert_eq!(store.claims().unwrap().len(), 1, "a request is no claim");
+        sound(&store);
+        first.guard.release().unwrap();
+        assert_eq!(store.0.disk.list(&store.0.paths.claims()).unwrap(), Vec::<String>::new());
+        // A request that comes too late asks nothing of the next claim.
+        store.ask_to_stop(&record).unwrap();
+        let second = claimed(&store, &job, &[]);
+        assert!(!second.guard.stop_request().is_made());
+        assert!(!second.guard.record().is_same_claim(&record));
+    }
+}
+
+#[test]
+fn a_claim_says_what_it_is_for_and_a_taken_over_one_what_was_left_until_ours_is_set() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let job = job_of("{}");
+    leave_claim(&store, &job, |record| {
+        record["owner"]["started"] = json!(1);
+        record["arms"] = json!(["old"]);
+        record["scratch"] = json!("/s/old");
+    });
+    let work = Work {
+        arms: vec![ArmId("new".into())],
+        handles: vec![],
+        phase: Some("starting".into()),
+        scratch: Some("/s/new".into()),
+    };
+    let Claim::Claimed(mut taken) = store.claim_for(&job, work.clone()).unwrap() else { panic!("not taken over") };
+    let on_file = || store.claims().unwrap()[0].record.clone().unwrap().work;
+    assert_eq!((on_file().scratch, on_file().handles), (Some("/s/old".into()), vec!["pid:1:2".to_owned()]));
+    taken.guard.set_work(work.clone()).unwrap();
+    assert_eq!(on_file(), work);
+    taken.guard.release().unwrap();
+    let Claim::Claimed(fresh) = store.claim_for(&job, work.clone()).unwrap() else { panic!("not free") };
+    assert_eq!((on_file(), fresh.left), (work, None));
+}
+
+#[test]
 fn without_locks_a_dead_owners_claim_blocks_until_it_is_ended() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open_on(Arc::new(TwinFs::without_locks(true)), dir.path()).unwrap();
@@ -907,10 +955,11 @@ fn without_locks_a_dead_owners_claim_blocks_until_it_is_ended() {
     leave_claim(&store, &job, |record| record["owner"]["started"] = json!(1));
     let found = held(&store, &job);
     assert!(found.presence == Presence::Dead && found.blocks());
-    assert_eq!(store.end_claim(&job, false).unwrap().unwrap().handles, ["pid:1:2"]);
+    assert_eq!(store.end_claim(&job, false).unwrap().unwrap().work.handles, ["pid:1:2"]);
     let mut ours = claimed(&store, &job, &[]);
     // `stop` elsewhere ends ours by force: we notice, and do not end the next one's.
     store.end_claim(&job, true).unwrap();
+    assert!(ours.guard.stop_request().is_made(), "whoever lives after all must stop");
     let next = claimed(&store, &job, &[]);
     assert!(matches!(ours.guard.set_handles(vec![]), Err(StoreError::ClaimLost { .. })));
     drop(ours);
