@@ -152,7 +152,12 @@ pub(super) fn reason_text(reason: &Reason, limit: usize) -> String {
         Reason::Changed { change, .. } => change_text(change, limit),
         Reason::LastAttempt { outcome } => format!("the last attempt was {outcome}"),
         Reason::Few { have, want } => format!("{} of {want}", count(*have, "record")),
+        Reason::Excluded { why } => format!("its record was excluded: {why}"),
+        Reason::Outdated { formulas, gates } => {
+            format!("its record is invalid under formulas {formulas}: {}", gates.join(", "))
+        }
         Reason::Rerun => "asked for with --rerun".to_owned(),
+        Reason::Reproduce { run, of } => format!("reproduction, run {run} of {of}"),
     }
 }
 
