@@ -72,7 +72,7 @@ fn starts(lines: &[&str]) -> Vec<usize> {
     starts
 }
 
-/// Each run of removed lines is one fault. Blank lines may go.
+/// Each run of removed lines is one fault. Blank lines may go, and the empty list of a changelog without entries.
 fn removed(base: &Arc<Source>, old: &[&str], found: &Difference, faults: &mut Diagnostics) {
     let starts = starts(old);
     let mut runs: Vec<Range<usize>> = Vec::new();
@@ -83,8 +83,9 @@ fn removed(base: &Arc<Source>, old: &[&str], found: &Difference, faults: &mut Di
         }
     }
     for run in runs {
-        let Some(first) = run.clone().find(|line| !old[*line].trim().is_empty()) else { continue };
-        let count = run.filter(|line| !old[*line].trim().is_empty()).count();
+        let says = |line: &usize| !matches!(old[*line].trim(), "" | "[]");
+        let Some(first) = run.clone().find(says) else { continue };
+        let count = run.filter(says).count();
         let text = old[first].trim_end();
         let span = starts[first]..starts[first] + text.len();
         let lines =

@@ -11,8 +11,12 @@
 
 pub mod added;
 pub mod append_only;
+pub mod check;
 pub mod diff;
+pub mod draft;
 pub mod json;
+pub mod measure;
 pub mod revision;
 pub mod select;
+pub mod suggest;
 mod unchanged;

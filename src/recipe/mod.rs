@@ -115,6 +115,11 @@ impl Recipes {
         recipe.compose(arm, lock, &self.tools).map(Some)
     }
 
+    /// Whether a recipe makes services of an arm; of an eval arm, also whether it says how to evaluate.
+    pub fn covers(&self, arm: &Arm) -> bool {
+        self.recipes.iter().any(|recipe| recipe.matches(arm)) && (!arm.eval || self.evaluates(arm))
+    }
+
     /// Whether an arm's recipe says how it is evaluated.
     pub fn evaluates(&self, arm: &Arm) -> bool {
         let parts = |recipe: &Recipe| {
