@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::golden::Curves;
 use crate::config::profile::Profile;
-use crate::lock::Lock;
+use crate::lock::{HubKey, Lock, Wanted};
 use crate::matrix::arm::{Arm, KvOffload, SpecDecoding};
 use crate::recipe::{Composition, NODE, Recipes};
 use crate::sim::{REPLAY_VERSION, SIMULATOR_VERSION};
@@ -22,6 +22,42 @@ const ACCEPTANCE_TOLERANCE: &str = "0.02";
 
 /// Fewer drafts than this leave the acceptance length unjudged.
 const MIN_DRAFTS: u64 = 1000;
+
+/// Everything that is to be locked: what some arm or its eval twin needs, and every tool.
+///
+/// # Errors
+/// Faults in recipes, each once.
+pub fn wanted(recipes: &Recipes, arms: &[Arm]) -> Result<Wanted, Diagnostics> {
+    let mut faults = Diagnostics::default();
+    let mut wanted = Wanted::default();
+    // With nothing locked, everything stands by its name in what is composed.
+    let empty = Lock::default();
+    for arm in arms {
+        let twin = (!arm.eval && recipes.evaluates(arm)).then(|| Arm { eval: true, ..arm.clone() });
+        for arm in [arm].into_iter().chain(&twin) {
+            match recipes.compose(arm, &empty) {
+                Ok(None) => {}
+                Ok(Some(composition)) => {
+                    let made = composition.resolved;
+                    made.services.iter().chain([&made.client]).for_each(|service| wanted.service(service));
+                    wanted.hub.insert(HubKey::model(&arm.row.entry.model));
+                    wanted.hub.insert(HubKey::dataset(&made.workload.dataset.id));
+                }
+                Err(found) => {
+                    for fault in found.0 {
+                        if !faults.0.contains(&fault) {
+                            faults.push(fault);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    for tool in recipes.tools().all() {
+        wanted.packages.entry(tool.key()).or_default();
+    }
+    faults.or(wanted)
+}
 
 /// Everything that specs are composed from.
 pub struct Composer<'c> {
@@ -49,7 +85,7 @@ pub enum Composed {
 pub struct Job {
     /// The spec.
     pub spec: JobSpec,
-    /// Seconds that a service may take to be ready, where the recipe says it.
+    /// Seconds that a service may take to be ready, where the recipe says it and the profile does not.
     pub ready_timeout_s: BTreeMap<String, u64>,
 }
 
@@ -114,7 +150,7 @@ impl Composer<'_> {
                 groups: vec![Group { dram_gb, gpus_per_node, name: NODE.to_owned(), nodes: 1 }],
                 hardware: Hardware { gpu: row.gpu().to_owned(), runner: row.runner.clone() },
                 model: Pinned {
-                    revision: self.lock.revision(&entry.model).map(str::to_owned),
+                    revision: self.lock.revision(&HubKey::model(&entry.model)).map(str::to_owned),
                     id: entry.model.clone(),
                 },
                 services,
@@ -136,7 +172,9 @@ impl Composer<'_> {
             },
             schema: Schema::V1,
         };
-        Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s: resolved.ready_timeout_s })))
+        // A recipe says what the real programs may take to load a model; their stand-ins load none.
+        let ready_timeout_s = if self.profile.rehearses() { BTreeMap::new() } else { resolved.ready_timeout_s };
+        Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s })))
     }
 
     /// The speculation of an arm: what the row asks for, as the recipe drafts it, under the policy.

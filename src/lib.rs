@@ -1,12 +1,16 @@
 //! A build tool whose artefacts are benchmark results.
 
+pub mod changelog;
 pub mod cli;
 pub mod compose;
 pub mod config;
 pub mod exec;
+pub mod git;
 pub mod ids;
 pub mod lock;
 pub mod matrix;
+pub mod memo;
+pub mod net;
 pub mod plan;
 pub mod project;
 pub mod recipe;

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use super::Globals;
 use super::error::Error;
 use crate::config::inputs::Inputs;
-use crate::project::{self, RUNNERS};
+use crate::config::load::RUNNERS;
+use crate::project;
 
 /// A project with its folder.
 pub struct Project {
@@ -24,7 +25,7 @@ impl Deref for Project {
 }
 
 impl Project {
-    /// Finds the project and reads everything but the matrix.
+    /// Finds the project and reads everything.
     ///
     /// # Errors
     /// No project here; every fault in its files.

@@ -12,7 +12,7 @@ const ANSWER: Duration = Duration::from_secs(10);
 /// # Errors
 /// The client cannot be built.
 pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
-    reqwest::Client::builder().no_proxy().timeout(ANSWER).redirect(reqwest::redirect::Policy::none()).build()
+    crate::net::local().timeout(ANSWER).redirect(reqwest::redirect::Policy::none()).build()
 }
 
 /// Resolves when the probe holds. `base` is the URL of the probed endpoint. A probe for the process's own end never

@@ -6,8 +6,33 @@
 //! | section | key | value |
 //! |---|---|---|
 //! | `images` | reference with its tag | `{"config", "manifest", "platform"}` |
-//! | `packages` | `NAME VERSION` (a repository and commit for tools built from source) | `{"files": {name: digest}}` |
-//! | `hub` | id of a model or data set | `{"revision"}` |
+//! | `packages` | `NAME VERSION PYTHON PLATFORM` (a repository and commit for tools built from source) | `{"files": {name: digest}}`, with `closures` once those are resolved |
+//! | `hub` | `models/ID`, `datasets/ID` | `{"revision"}` |
+//!
+//! Where an index or a mirror is does not matter to what was measured: no address stands here.
+//!
+//! | file | does |
+//! |---|---|
+//! | `names` | the keys, and what jobs name |
+//! | `update` | a lock and what is wanted → what to do about each name |
+//! | `apply` | what to do and what was answered → the new lock |
+//! | `python`, `wheel`, `version` | an index page → the wheel |
+//! | `pip` | where the index is |
+//! | `hub` | a hub's answer → the revision |
+//! | `resolve`, `fetch` | asks: the only files here that use the network |
+//! | `write` | puts the file in its place |
+
+pub mod apply;
+mod fetch;
+pub mod hub;
+mod names;
+pub mod pip;
+pub mod python;
+pub mod resolve;
+pub mod update;
+mod version;
+mod wheel;
+mod write;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +41,8 @@ use serde::{Deserialize, Serialize};
 use crate::config::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 use crate::ids::Digest;
 use crate::spec::{Deps, Image, Key, Package};
+pub use names::{HubKey, PLATFORM, PackageKey, Wanted, environment};
+pub use write::{WriteError, write};
 
 /// The format that this program reads and writes.
 pub const VERSION: u64 = 1;
@@ -31,9 +58,9 @@ pub struct Lock {
     pub version: u64,
     /// Image reference → digests.
     pub images: BTreeMap<String, Entry<ImageEntry>>,
-    /// Package name and version → files.
+    /// [`PackageKey`] → files.
     pub packages: BTreeMap<String, Entry<PackageEntry>>,
-    /// Model or data set id → revision.
+    /// [`HubKey`] → revision.
     pub hub: BTreeMap<String, Entry<HubEntry>>,
 }
 
@@ -77,7 +104,11 @@ pub struct ImageEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PackageEntry {
-    /// File name → SHA-256.
+    /// The dependencies (file name → SHA-256) by what they come on top of: an image's reference, or an
+    /// [`environment`]. One that is not here is not pinned.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub closures: BTreeMap<String, BTreeMap<Key, Digest>>,
+    /// The package's own files: file name → SHA-256.
     pub files: BTreeMap<Key, Digest>,
 }
 
@@ -152,18 +183,25 @@ impl Lock {
         }
     }
 
-    /// A package at a version.
-    pub fn package(&self, name: &str, version: &str, deps: Deps) -> Package {
-        let files = match self.packages.get(&format!("{name} {version}")) {
-            Some(Entry::Locked(entry)) => Some(entry.files.clone()),
+    /// A package. `base` is what its dependencies come on top of.
+    pub fn package(&self, key: &PackageKey, deps: Deps, base: &str) -> Package {
+        let entry = match self.packages.get(&key.to_string()) {
+            Some(Entry::Locked(entry)) => Some(entry),
             _ => None,
         };
-        Package { deps, files, name: name.to_owned(), version: version.to_owned() }
+        Package {
+            closure: entry.filter(|_| deps == Deps::Closure).and_then(|entry| entry.closures.get(base)).cloned(),
+            deps,
+            files: entry.map(|entry| entry.files.clone()),
+            name: key.name.clone(),
+            python: key.python,
+            version: key.version.clone(),
+        }
     }
 
     /// The revision of a model or data set.
-    pub fn revision(&self, id: &str) -> Option<&str> {
-        match self.hub.get(id) {
+    pub fn revision(&self, key: &HubKey) -> Option<&str> {
+        match self.hub.get(&key.to_string()) {
             Some(Entry::Locked(entry)) => Some(&entry.revision),
             _ => None,
         }
@@ -173,6 +211,11 @@ impl Lock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::Python;
+
+    fn x(minor: u8) -> PackageKey {
+        PackageKey { name: "x".into(), version: "1.0".into(), python: Python { minor } }
+    }
 
     #[test]
     fn a_lock_reads_back_as_written_one_line_an_entry() {
@@ -180,12 +223,29 @@ mod tests {
         let mut lock = Lock::default();
         lock.images.insert("a/b:1".into(), Entry::Unlocked(Unlocked::Unlocked));
         let files = BTreeMap::from([(Key::from("x.whl"), digest)]);
-        lock.packages.insert("x 1.0".into(), Entry::Locked(PackageEntry { files: files.clone() }));
+        let entry = PackageEntry { closures: BTreeMap::new(), files: files.clone() };
+        lock.packages.insert("x 1.0 cp312 linux/amd64".into(), Entry::Locked(entry));
         let text = lock.render();
         assert!(text.contains("\n    \"a/b:1\": \"unlocked\"\n"), "{text}");
         assert_eq!(Lock::read(&Source::new("ixbuild.lock", text)), Ok(lock.clone()));
-        assert_eq!(lock.package("x", "1.0", Deps::None).files, Some(files));
+        assert_eq!(lock.package(&x(12), Deps::None, "").files, Some(files));
+        assert_eq!(lock.package(&x(13), Deps::None, "").files, None, "another Python takes another wheel");
         assert_eq!(lock.image("a/b:1"), Image::Unlocked { reference: "a/b:1".into() });
+    }
+
+    #[test]
+    fn a_closure_is_that_of_one_base_and_of_packages_that_want_one() {
+        let files = BTreeMap::from([(Key::from("dep.whl"), Digest::of(b"dep"))]);
+        let mut lock = Lock::default();
+        let entry = PackageEntry {
+            closures: BTreeMap::from([("a/b:1".to_owned(), files.clone())]),
+            files: BTreeMap::from([(Key::from("x.whl"), Digest::of(b"x"))]),
+        };
+        lock.packages.insert(x(12).to_string(), Entry::Locked(entry));
+        let lock = Lock::read(&Source::new("ixbuild.lock", lock.render())).unwrap();
+        assert_eq!(lock.package(&x(12), Deps::Closure, "a/b:1").closure, Some(files));
+        assert_eq!(lock.package(&x(12), Deps::Closure, "a/b:2").closure, None);
+        assert_eq!(lock.package(&x(12), Deps::None, "a/b:1").closure, None);
     }
 
     #[test]

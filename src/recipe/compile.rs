@@ -13,7 +13,8 @@ use crate::config::diagnostic::{Diagnostic, Diagnostics, Place};
 use crate::config::document::{Node, Scalar, Value};
 use crate::config::fields::{self, Faults, Fields};
 use crate::config::golden::Thinking;
-use crate::spec::{ClientOutput, Deps, Engine, Instances};
+use crate::spec::python::NotAPython;
+use crate::spec::{ClientOutput, Deps, Engine, Instances, Python};
 use crate::speculative::RESERVED_ENV;
 
 /// Compiles a merged body. `names` are the variables of its expressions; `eval` chooses the client.
@@ -27,9 +28,27 @@ pub fn compile(body: &Node, names: &BTreeSet<String>, eval: bool) -> Result<Body
         let services = fields.required("services").map(|node| reader.services(node));
         let speculative = fields.optional("speculative").map(|node| reader.speculative(node));
         let client = fields.required(if eval { "eval" } else { "client" }).and_then(|node| reader.client(node));
-        Some(Body { services: services?, client: client?, speculative: speculative.flatten() })
+        let python = fields.optional("python").map(|node| python(node, &faults));
+        let body =
+            Body { services: services?, client: client?, speculative: speculative.flatten(), python: python.flatten() };
+        let into_image =
+            body.services.iter().chain([&body.client.service]).find_map(|service| service.packages.first());
+        if let (Some(package), None) = (into_image, python) {
+            faults.push(
+                Diagnostic::at(&package.place, format!("which Python has the image that {} goes into?", package.name))
+                    .help("write it into the recipe, `python: 3.12`: it decides which wheel is locked"),
+            );
+        }
+        Some(body)
     });
     faults.or(read).and_then(|body| body.ok_or_else(Diagnostics::default))
+}
+
+/// A Python, as `3.12`.
+pub(super) fn python(node: &Node, faults: &Faults) -> Option<Python> {
+    let text = node.scalar_text().unwrap_or_default();
+    let fault = |error: NotAPython| faults.push(Diagnostic::at(&node.place, error.to_string()));
+    text.parse().map_err(fault).ok()
 }
 
 pub(super) struct Reader<'r> {

@@ -116,6 +116,27 @@ impl Recipes {
         recipe.compose(arm, lock, &self.tools).map(Some)
     }
 
+    /// Whether a recipe makes services of an arm; of an eval arm, also whether it says how to evaluate.
+    pub fn covers(&self, arm: &Arm) -> bool {
+        self.recipes.iter().any(|recipe| recipe.matches(arm)) && (!arm.eval || self.evaluates(arm))
+    }
+
+    /// Whether an arm's recipe says how it is evaluated.
+    pub fn evaluates(&self, arm: &Arm) -> bool {
+        let parts = |recipe: &Recipe| {
+            [&recipe.base]
+                .into_iter()
+                .chain(recipe.overlays.iter().map(|(_, body)| body))
+                .any(|b| b.get("eval").is_some())
+        };
+        self.recipes.iter().any(|recipe| recipe.matches(arm) && parts(recipe))
+    }
+
+    /// Load generators and harnesses.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
     /// The conditions that recipes match on, for messages about an arm without a recipe.
     pub fn wanted(arm: &Arm) -> String {
         let values = variables::values(arm);

@@ -8,7 +8,7 @@ use crate::config::document::{Node, Value};
 use crate::config::fields::{Faults, Fields};
 
 /// The parts of a recipe that overlays may change.
-pub const BODY: [&str; 4] = ["services", "client", "eval", "speculative"];
+pub const BODY: [&str; 5] = ["services", "client", "eval", "speculative", "python"];
 
 /// A recipe or a fragment that recipes extend.
 #[derive(Debug)]
@@ -38,7 +38,8 @@ impl RecipeFile {
     /// Unknown fields and wrong kinds, all of them.
     pub fn read(path: &str, document: &Node) -> Result<Self, Diagnostics> {
         let faults = Faults::default();
-        let known = ["match", "extends", "let", "require", "overlays", "services", "client", "eval", "speculative"];
+        let known =
+            ["match", "extends", "let", "require", "overlays", "services", "client", "eval", "speculative", "python"];
         let file = Fields::open(document, "a recipe", &known, &faults).map(|fields| Self {
             path: path.to_owned(),
             place: document.place.clone(),

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 use minijinja::Value;
 
-use super::Tools;
 use super::expr::{Leaf, Template};
 use super::schema::{
     ArgBody, Body, FileBody, Form, JsonBody, PackageBody, ProbeBody, RowComponent, ServiceBody, leaf_text,
 };
-use crate::config::diagnostic::Diagnostic;
-use crate::lock::Lock;
+use super::tools::{Tool, Tools};
+use crate::config::diagnostic::{Diagnostic, Place};
+use crate::lock::{self, HubKey, Lock, PackageKey};
 use crate::matrix::arm::{Arm, KvOffload};
-use crate::spec::{After, Key, Package, Pinned, Probe, Segment, Service, Text, Tree, Workload};
+use crate::spec::{After, Deps, Key, Pinned, Probe, Python, Segment, Service, Text, Tree, Workload};
 use crate::speculative::is_reserved;
 
 /// What a recipe makes of an arm: the parts of a spec that it decides.
@@ -49,9 +49,9 @@ impl Resolver<'_> {
     /// The first expression that does not evaluate, or value that does not fit; unknown tools; a package of a component
     /// that the row does not name.
     pub fn body(&self, body: &Body) -> Result<Resolved, Diagnostic> {
-        let mut services = body.services.iter().map(|s| self.service(s)).collect::<Result<Vec<_>, _>>()?;
+        let mut services = body.services.iter().map(|s| self.service(s, body.python)).collect::<Result<Vec<_>, _>>()?;
         services.sort_by(|a, b| a.name.cmp(&b.name));
-        let client = self.service(&body.client.service)?;
+        let client = self.service(&body.client.service, body.python)?;
         let duration_s = match &body.client.duration_s {
             Some(template) => Some(self.count(template, "duration-s", &body.client.service)?),
             None => None,
@@ -59,7 +59,7 @@ impl Resolver<'_> {
         let processes = body.services.iter().chain([&body.client.service]);
         let ready = processes.filter_map(|service| Some((service.name.clone(), service.ready_timeout_s?)));
         let dataset = Pinned {
-            revision: self.lock.revision(&body.client.dataset).map(str::to_owned),
+            revision: self.lock.revision(&HubKey::dataset(&body.client.dataset)).map(str::to_owned),
             id: body.client.dataset.clone(),
         };
         Ok(Resolved {
@@ -85,7 +85,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn service(&self, body: &ServiceBody) -> Result<Service, Diagnostic> {
+    fn service(&self, body: &ServiceBody, python: Option<Python>) -> Result<Service, Diagnostic> {
         let mut argv = Vec::new();
         for positional in &body.positional {
             argv.extend(leaf_text(positional.eval(self.variables)?));
@@ -132,15 +132,24 @@ impl Resolver<'_> {
         if let Some(gpus) = &body.gpus {
             resources.gpus = self.count(gpus, "gpus", body)?;
         }
-        let mut packages = body.packages.iter().map(|package| self.package(package)).collect::<Result<Vec<_>, _>>()?;
-        for (name, place) in &body.tools {
-            let tool = self.tools.get(name).ok_or_else(|| {
-                let known: Vec<&str> = self.tools.names().collect();
-                Diagnostic::at(place, format!("there is no tool `{name}`"))
-                    .help(format!("configs/clients.yaml has: {}", known.join(", ")))
-            })?;
-            packages.push(self.lock.package(&tool.name, &tool.version, crate::spec::Deps::Closure));
+        let image = self.arm.row.entry.image.as_str();
+        let mut packages = Vec::new();
+        // `compile` has seen to it that a recipe which installs into its image says which Python that has.
+        for (package, python) in body.packages.iter().filter_map(|package| Some((package, python?))) {
+            packages.push(self.lock.package(&self.package(package, python)?, package.deps, image));
         }
+        let tools = body.tools.iter().map(|(name, place)| self.tool(name, place)).collect::<Result<Vec<_>, _>>()?;
+        if let Some((other, (_, place))) =
+            tools.iter().zip(&body.tools).find(|(tool, _)| tool.python != tools[0].python)
+        {
+            return Err(Diagnostic::at(place, format!("the tools of `{}` want different Pythons", body.name))
+                .related(&tools[0].place, tools[0].python.to_string())
+                .related(&other.place, other.python.to_string())
+                .help("they share one environment: give them one Python"));
+        }
+        let keys: Vec<PackageKey> = tools.iter().map(|tool| tool.key()).collect();
+        let environment = lock::environment(&keys);
+        packages.extend(keys.iter().map(|key| self.lock.package(key, Deps::Closure, &environment)));
         packages.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Service {
             after,
@@ -151,7 +160,7 @@ impl Resolver<'_> {
             env,
             files,
             group: super::NODE.to_owned(),
-            image: body.image.then(|| self.lock.image(&self.arm.row.entry.image)),
+            image: body.image.then(|| self.lock.image(image)),
             mounts: body.mounts.clone(),
             name: body.name.clone(),
             packages,
@@ -186,7 +195,15 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    fn package(&self, body: &PackageBody) -> Result<Package, Diagnostic> {
+    fn tool(&self, name: &str, place: &Place) -> Result<&Tool, Diagnostic> {
+        self.tools.get(name).ok_or_else(|| {
+            let known: Vec<&str> = self.tools.names().collect();
+            Diagnostic::at(place, format!("there is no tool `{name}`"))
+                .help(format!("configs/clients.yaml has: {}", known.join(", ")))
+        })
+    }
+
+    fn package(&self, body: &PackageBody, python: Python) -> Result<PackageKey, Diagnostic> {
         let version = match body.component {
             RowComponent::Router => self.arm.row.router.as_ref().map(|router| router.version.as_str()),
             RowComponent::KvOffloadBackend => match &self.arm.row.kv_offload {
@@ -199,7 +216,7 @@ impl Resolver<'_> {
                 .related(&self.arm.row.place, "in this row")
                 .help("name the component and its version in the row; backends built into the engine need no package")
         })?;
-        Ok(self.lock.package(&body.name, version, body.deps))
+        Ok(PackageKey { name: body.name.clone(), version: version.to_owned(), python })
     }
 
     fn arg(&self, arg: &ArgBody, argv: &mut Vec<Text>) -> Result<(), Diagnostic> {

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use super::expr::{Expr, Leaf, Template};
 use crate::config::diagnostic::Place;
 use crate::config::golden::Thinking;
-use crate::spec::{ClientOutput, Deps, Engine, Instances, Text};
+use crate::spec::{ClientOutput, Deps, Engine, Instances, Python, Text};
 
 /// A recipe's body for one choice of overlays.
 #[derive(Debug)]
@@ -32,6 +32,8 @@ pub struct Body {
     pub client: ClientBody,
     /// How drafts are made; absent without speculation.
     pub speculative: Option<SpeculativeBody>,
+    /// The Python of the row's image; present where something is installed into it.
+    pub python: Option<Python>,
 }
 
 /// One service.

@@ -6,6 +6,8 @@ use crate::config::diagnostic::{Diagnostics, Place};
 use crate::config::document;
 use crate::config::fields::{Faults, Fields};
 use crate::config::inputs::Inputs;
+use crate::lock::PackageKey;
+use crate::spec::Python;
 
 /// Where tools are defined in a project.
 pub const FILE: &str = "configs/clients.yaml";
@@ -21,8 +23,17 @@ pub struct Tool {
     pub name: String,
     /// Version in the index, or the commit.
     pub version: String,
+    /// The Python of the environment that it goes into.
+    pub python: Python,
     /// Where it is defined.
     pub place: Place,
+}
+
+impl Tool {
+    /// As the lock names it.
+    pub fn key(&self) -> PackageKey {
+        PackageKey { name: self.name.clone(), version: self.version.clone(), python: self.python }
+    }
 }
 
 impl Tools {
@@ -37,7 +48,7 @@ impl Tools {
         let mut tools = BTreeMap::new();
         if let Some(fields) = Fields::open_any(&document, "the tools", &faults) {
             for (key, node) in fields.entries() {
-                let known = ["package", "version", "repository", "commit"];
+                let known = ["package", "version", "repository", "commit", "python"];
                 let Some(tool) = Fields::open(node, "a tool", &known, &faults) else { continue };
                 let found = match (tool.optional_string("package"), tool.optional_string("repository")) {
                     (Some(package), None) => tool.string("version").map(|version| (package.to_owned(), version)),
@@ -50,8 +61,9 @@ impl Tools {
                         None
                     }
                 };
-                if let (Some((name, version)), Some(key_text)) = (found, key.scalar_text()) {
-                    let tool = Tool { name, version: version.to_owned(), place: key.place.clone() };
+                let python = tool.required("python").and_then(|node| super::compile::python(node, &faults));
+                if let (Some((name, version)), Some(python), Some(key_text)) = (found, python, key.scalar_text()) {
+                    let tool = Tool { name, version: version.to_owned(), python, place: key.place.clone() };
                     tools.insert(key_text.to_owned(), tool);
                 }
             }

@@ -107,8 +107,7 @@ pub(super) async fn serve(args: RouterArgs, settings: &Settings, stop: Stop, log
     let address = http::address(&listener);
     let ranks = usize::try_from(args.ranks).unwrap_or(usize::MAX);
     let names: Vec<String> = (0..ranks).map(|rank| format!("{}@{rank}", args.worker)).collect();
-    let client = reqwest::Client::builder()
-        .no_proxy()
+    let client = crate::net::local()
         // Simulated engines listen on the loopback address of IPv4 alone.
         .resolve("localhost", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .retry(reqwest::retry::never())

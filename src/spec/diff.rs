@@ -194,6 +194,9 @@ fn json_leaves(stage: &str, what: &str, tree: &Value, flat: &mut Flat) {
 fn leaves(stage: &str, what: &str, value: &Value, flat: &mut Flat) {
     let below = |name: &str| if what.is_empty() { name.to_owned() } else { format!("{what} {name}") };
     match value {
+        Value::Object(map) if map.len() == 1 && map.get("decimal").is_some_and(Value::is_string) => {
+            insert(stage, what, readable(value), value.to_string(), flat);
+        }
         Value::Object(map) => {
             for (name, value) in map {
                 match (name.as_str(), value.as_object()) {

@@ -16,6 +16,7 @@
 
 pub mod binding;
 pub mod diff;
+pub mod python;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Digest, JobHash};
 pub use binding::{Binder, Binding, Key, Part, Segment, Text, Tree, Unbound};
+pub use python::Python;
 
 /// One measurement, completely.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,13 +125,18 @@ pub enum Image {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Package {
+    /// The files of its dependencies, beyond those of the image, name → SHA-256; absent while unlocked, and with `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closure: Option<BTreeMap<Key, Digest>>,
     /// `none` when installed alone, else its dependency closure comes along.
     pub deps: Deps,
-    /// The files that are installed, name → SHA-256; absent while unlocked.
+    /// Its own files, name → SHA-256; absent while unlocked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub files: Option<BTreeMap<Key, Digest>>,
     /// Name in the package index, or the repository's URL.
     pub name: String,
+    /// The Python that it is installed for.
+    pub python: Python,
     /// Version in the index, or the commit.
     pub version: String,
 }
@@ -413,15 +420,20 @@ impl JobSpec {
         self.deployment.groups.iter().map(|group| group.nodes * group.gpus_per_node).sum()
     }
 
-    /// Names of what is not pinned yet: images, packages, model, data set. A real run needs none of these.
+    /// Names of what is not pinned yet: images, packages, their closures, model, data set. A real run leaves none of
+    /// these open.
     pub fn unlocked(&self) -> BTreeSet<String> {
         let mut open = BTreeSet::new();
         for service in self.processes() {
             if let Some(Image::Unlocked { reference }) = &service.image {
                 open.insert(format!("image {reference}"));
             }
-            for package in service.packages.iter().filter(|package| package.files.is_none()) {
-                open.insert(format!("package {} {}", package.name, package.version));
+            for Package { closure, deps, files, name, version, .. } in &service.packages {
+                if files.is_none() {
+                    open.insert(format!("package {name} {version}"));
+                } else if *deps == Deps::Closure && closure.is_none() {
+                    open.insert(format!("closure of {name} {version}"));
+                }
             }
         }
         for (kind, pinned) in [("model", &self.deployment.model), ("data set", &self.measurement.workload.dataset)] {

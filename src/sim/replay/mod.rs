@@ -124,8 +124,7 @@ pub async fn run(
 }
 
 fn client() -> Result<reqwest::Client, SimError> {
-    reqwest::Client::builder()
-        .no_proxy()
+    crate::net::local()
         // Simulated services listen on the loopback address of IPv4 alone.
         .resolve("localhost", SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
         .retry(reqwest::retry::never())
