@@ -57,7 +57,7 @@ pub fn find(asked: Option<&Path>) -> Result<PathBuf, Error> {
 }
 
 /// The prefix under which messages show input files: relative to the working directory where that is shorter.
-fn shown(root: &Path) -> String {
+pub fn shown(root: &Path) -> String {
     match std::env::current_dir() {
         Ok(here) if here == *root => String::new(),
         Ok(here) => root.strip_prefix(&here).unwrap_or(root).display().to_string(),
