@@ -76,7 +76,7 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     let plan = project.plan(&chosen, &store, args.rerun)?;
     let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).unwrap_or(NonZeroUsize::MIN);
     if args.dry_run {
-        plan::print(&plan, jobs.get(), args.json, &project, &store, printer);
+        plan::print(&plan, jobs.get(), args.json, &project.profile, &store, printer);
         return Ok(exit::OK);
     }
     let summary = plan.summary(jobs.get());

@@ -135,6 +135,11 @@ impl Inputs {
         faults.or(Self { files, revision: None })
     }
 
+    /// The size of all files, bytes.
+    pub fn bytes(&self) -> usize {
+        self.files.values().map(|source| source.text.len()).sum()
+    }
+
     /// One file.
     pub fn get(&self, path: &str) -> Option<&Arc<Source>> {
         self.files.get(path)
