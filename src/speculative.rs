@@ -63,7 +63,7 @@ pub fn policy(arm: &Arm, drafting: &Drafting, curves: &Curves) -> Result<Specula
         let tokens = u32::try_from(drafting.tokens).unwrap_or(u32::MAX);
         let cell = curves
             .cell(&drafting.curve, drafting.thinking, tokens)
-            .map_err(|missing| NoGolden { why: missing.to_string() })?;
+            .map_err(|missing| NoGolden { why: format!("{missing} ({})", missing.help) })?;
         let coordinates = [
             ("model", cell.model),
             ("draft-head", cell.draft_head),

@@ -222,7 +222,7 @@ impl Recipe {
         let variables = Value::from(values);
         for (that, otherwise) in &self.require {
             if !that.condition(&variables)? {
-                return Err(Diagnostic::at(&arm.row.place, format!("{}: {otherwise}", arm.id))
+                return Err(Diagnostic::at(&arm.row.place, format!("{}: {otherwise}", arm.row.label))
                     .label("this row")
                     .related(that.place(), "required here")
                     .into());
