@@ -127,6 +127,7 @@ fn fault(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
     let message = said.split(" at line ").next().unwrap_or_default().trim_start_matches("error: ");
     let message =
         message.split_once("line ").and_then(|(_, rest)| rest.split_once(": ")).map_or(message, |(_, rest)| rest);
+    let message = if message.starts_with("invalid u") { "this must be a whole number, not negative" } else { message };
     let span = error.location().map(|location| location.span());
     let start = span.and_then(|span| span.byte_offset()).map_or(0, |at| at as usize);
     let length = span.and_then(|span| span.byte_len()).map_or(0, |length| length as usize);
@@ -215,7 +216,7 @@ mod tests {
             ("x: [", format!("1:1: unknown field `x`, {fields}")),
             ("executor: loca\n", "1:11: unknown variant `loca`, expected one of local, docker".to_owned()),
             ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`".to_owned()),
-            ("executor: local\njobs: -1\n", "2:7: invalid u64".to_owned()),
+            ("executor: local\njobs: -1\n", "2:7: this must be a whole number, not negative".to_owned()),
             ("", "1:1: unexpected end of input".to_owned()),
         ] {
             assert_eq!(refusal(text), format!("configs/profiles/mine.yaml:{said}"), "{text}");
