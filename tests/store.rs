@@ -461,7 +461,7 @@ fn a_killed_owners_claim_is_taken_over() {
     assert!(matches!(store.end_claim(&job_of("{}"), true), Err(StoreError::Claimed { .. })), "it holds the lock");
     owner.kill();
     let Claim::Claimed(claimed) = store.claim(&job_of("{}"), vec![]).unwrap() else { panic!("not taken over") };
-    assert_eq!(claimed.left.unwrap().handles, ["pid:77:88"]);
+    assert_eq!(claimed.left.unwrap().work.handles, ["pid:77:88"]);
 }
 
 #[test]

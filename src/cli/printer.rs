@@ -1,8 +1,11 @@
 //! The sole owner of stdout and stderr: data to stdout, everything else to stderr.
 //!
-//! A closed pipe ends the program quietly, as `ixbuild plan | head` expects.
+//! A closed pipe ends the program quietly, as `ixbuild plan | head` expects; data that cannot be written for another
+//! reason, such as a full disk, is an error. A stderr that is gone is no reason to stop measuring.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use super::exit;
 
 /// Prints for one command.
 #[derive(Debug, Clone, Copy)]
@@ -18,28 +21,53 @@ pub struct Printer {
 impl Printer {
     /// Colour on terminals, unless `NO_COLOR` is set or `TERM=dumb`.
     pub fn from_environment() -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let plain = dumb || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let err = std::io::stderr().is_terminal();
-        Self { colour_out: !plain && std::io::stdout().is_terminal(), colour_err: !plain && err, interactive: err }
+        Self {
+            colour_out: !plain && std::io::stdout().is_terminal(),
+            colour_err: !plain && err,
+            interactive: err && !dumb,
+        }
     }
 
     /// A line of data.
     pub fn data(&self, text: &str) {
-        write_line(&mut std::io::stdout().lock(), text);
+        if let Err(error) = write_line(&mut std::io::stdout().lock(), text) {
+            self.unwritable(&error);
+        }
+    }
+
+    /// Data in pieces, as they are made: for documents too large to hold.
+    pub fn stream(&self, pieces: impl Iterator<Item = String>) {
+        let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        let written =
+            pieces.into_iter().try_for_each(|piece| out.write_all(piece.as_bytes())).and_then(|()| out.flush());
+        if let Err(error) = written {
+            self.unwritable(&error);
+        }
+    }
+
+    /// Ends the program because stdout takes nothing more.
+    fn unwritable(&self, error: &std::io::Error) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            // Nobody reads any more, and has read what they wanted.
+            std::process::exit(exit::OK.into());
+        }
+        self.note(&format!("error: cannot write to stdout: {error}"));
+        std::process::exit(exit::ENVIRONMENT.into());
     }
 
     /// A line for the person at the terminal.
     pub fn note(&self, text: &str) {
-        write_line(&mut std::io::stderr().lock(), text);
+        // Without a stderr there is nobody to tell.
+        let _ = write_line(&mut std::io::stderr().lock(), text);
     }
 }
 
-fn write_line(stream: &mut dyn Write, text: &str) {
+fn write_line(stream: &mut dyn Write, text: &str) -> std::io::Result<()> {
     let mut line = text.as_bytes().to_vec();
     line.push(b'\n');
-    if stream.write_all(&line).and_then(|()| stream.flush()).is_err() {
-        // Nobody reads any more; there is nobody to tell.
-        std::process::exit(0);
-    }
+    stream.write_all(&line)?;
+    stream.flush()
 }

@@ -5,16 +5,25 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use super::names;
 use super::printer::Printer;
 use super::results::headline;
-use super::table::{Tone, paint_if};
+use super::table::{Tone, cut, duration, paint_if};
 use crate::exec::What;
 use crate::result::GateVerdict;
 use crate::sweep::{Finish, Notice, Task};
 
+/// The longest name that leaves room for the rest of a line of 80 columns.
+const NAME: usize = 40;
+
+/// Without bars a phase is a line of its own once the one before it took so long.
+const LONG: Duration = Duration::from_secs(5);
+
 /// Follows a sweep.
-pub struct Progress<'t> {
-    tasks: &'t [Task],
+pub struct Progress {
+    names: Vec<String>,
+    width: usize,
+    expected: Duration,
     printer: Printer,
     bars: Option<MultiProgress>,
     total: ProgressBar,
@@ -27,12 +36,14 @@ pub struct Progress<'t> {
 struct Running {
     bar: ProgressBar,
     since: Instant,
-    phase: String,
+    told: Instant,
 }
 
-impl<'t> Progress<'t> {
-    /// For these tasks.
-    pub fn new(tasks: &'t [Task], printer: Printer) -> Self {
+impl Progress {
+    /// For these tasks, which should take so long.
+    pub fn new(tasks: &[Task], expected: Duration, printer: Printer) -> Self {
+        let ids = tasks.iter().map(|task| task.arms.first().map_or("", |arm| arm.as_str()));
+        let names: Vec<String> = names::short(ids).into_iter().map(|name| cut(name, NAME)).collect();
         let bars = printer.interactive.then(MultiProgress::new);
         let total = match &bars {
             Some(bars) => bars.add(ProgressBar::new(tasks.len() as u64)),
@@ -44,13 +55,26 @@ impl<'t> Progress<'t> {
         if bars.is_some() {
             total.enable_steady_tick(Duration::from_millis(200));
         }
-        Self { tasks, printer, bars, total, running: BTreeMap::new(), begun: Instant::now(), done: 0, failed: 0 }
+        Self {
+            width: names.iter().map(|name| name.chars().count()).max().unwrap_or(0),
+            names,
+            expected,
+            printer,
+            bars,
+            total,
+            running: BTreeMap::new(),
+            begun: Instant::now(),
+            done: 0,
+            failed: 0,
+        }
     }
 
     /// Shows one notice.
     pub fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Waiting { task, owner } => self.phase(*task, format!("waiting: {owner} runs it")),
+            Notice::Waiting { task, owner } => {
+                self.phase(*task, &format!("waiting: {owner} runs it"), true);
+            }
             Notice::Event { task, event } => {
                 let phase = match &event.what {
                     What::Began { .. } => "starting".to_owned(),
@@ -60,11 +84,22 @@ impl<'t> Progress<'t> {
                     What::Stopping => "stopping".to_owned(),
                     _ => return,
                 };
-                self.phase(*task, phase);
+                self.phase(*task, &phase, false);
             }
             Notice::Finished { task, finish } => self.finished(*task, finish),
         }
         self.counts();
+    }
+
+    /// A line above the bars.
+    pub fn say(&self, line: &str) {
+        match &self.bars {
+            Some(bars) => {
+                // A terminal that is gone is no reason to stop measuring.
+                let _ = bars.println(line);
+            }
+            None => self.printer.note(line),
+        }
     }
 
     /// Takes the bars away.
@@ -75,104 +110,93 @@ impl<'t> Progress<'t> {
         self.total.finish_and_clear();
     }
 
-    fn phase(&mut self, task: usize, phase: String) {
+    fn phase(&mut self, task: usize, phase: &str, tell: bool) {
         let name = self.name(task);
         if !self.running.contains_key(&task) {
             let bar = match &self.bars {
-                Some(bars) => {
-                    let bar = bars.insert_before(&self.total, ProgressBar::new_spinner());
-                    bar.enable_steady_tick(Duration::from_millis(100));
-                    bar
-                }
+                Some(bars) => bars.insert_before(&self.total, ProgressBar::new_spinner()),
                 None => ProgressBar::hidden(),
             };
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}  {elapsed:>4}  {wide_msg}") {
                 bar.set_style(style);
             }
-            if self.bars.is_none() {
-                self.printer.note(&format!("start     {name}"));
+            bar.set_prefix(name.clone());
+            if self.bars.is_some() {
+                bar.enable_steady_tick(Duration::from_millis(100));
+            } else {
+                self.say(&format!("{:<8}  {}", "start", name.trim_end()));
             }
-            self.running.insert(task, Running { bar, since: Instant::now(), phase: String::new() });
+            self.running.insert(task, Running { bar, since: Instant::now(), told: Instant::now() });
         }
-        if let Some(running) = self.running.get_mut(&task) {
-            running.bar.set_message(format!("{name}  {phase}"));
-            if self.bars.is_none() && phase.starts_with("waiting") {
-                self.printer.note(&format!("waiting   {name}: {}", phase.trim_start_matches("waiting: ")));
-            }
-            running.phase = phase;
+        let Some(running) = self.running.get_mut(&task) else { return };
+        running.bar.set_message(phase.to_owned());
+        if self.bars.is_none() && (tell || running.told.elapsed() >= LONG) {
+            running.told = Instant::now();
+            let took = running.since.elapsed().as_secs();
+            self.say(&format!("{:<8}  {name}  {took:>4} s  {phase}", "…"));
         }
     }
 
     fn finished(&mut self, task: usize, finish: &Finish) {
-        let name = self.name(task).to_owned();
+        if matches!(finish, Finish::NotStarted) {
+            return;
+        }
+        let name = self.name(task);
         let running = self.running.remove(&task);
         let took = running.as_ref().map_or(0.0, |running| running.since.elapsed().as_secs_f64());
         if let Some(running) = running {
             running.bar.finish_and_clear();
         }
         self.done += 1;
-        if !finish.is_valid() {
-            self.failed += 1;
-        }
+        self.failed += usize::from(!finish.is_valid());
         self.total.set_position(self.done as u64);
-        let word = |tone, word: &str| paint_if(self.printer.colour_err, tone, &format!("{word:<8}"));
-        let line = match finish {
-            Finish::Recorded { derived, .. } => {
-                let [throughput, ttft, ..] = headline(Some(&derived.result));
-                format!(
-                    "{}  {name}  {took:.1} s  {throughput} tok/s/GPU, TTFT p90 {ttft} s",
-                    word(Tone::Good, "recorded")
-                )
-            }
-            Finish::Served { .. } => format!("{}  {name}  recorded by another process", word(Tone::Good, "served")),
-            Finish::Invalid { derived, scratch, .. } => {
-                let failed = derived.gates.iter().filter(|gate| gate.verdict != GateVerdict::Passed);
-                let gates: Vec<String> =
-                    failed.map(|gate| format!("\n  {}: {}", gate.name, gate.explanation)).collect();
-                let logs = scratch.join("logs");
-                format!(
-                    "{}  {name}  {took:.1} s{}\n  logs: {}",
-                    word(Tone::Bad, "invalid"),
-                    gates.concat(),
-                    logs.display()
-                )
-            }
-            Finish::Failed { failure } => format!("{}  {name}  {took:.1} s  {failure}", word(Tone::Bad, "failed")),
-            Finish::Cancelled => format!("{}  {name}", word(Tone::Warm, "stopped")),
-            Finish::NotStarted => return,
-            Finish::Store { error, fix, scratch } => {
-                let fix = fix.as_ref().map(|fix| format!("\n  {fix}")).unwrap_or_default();
-                format!(
-                    "{}  {name}  the store did not take the result: {error}{fix}\n  its files stay in {}",
-                    word(Tone::Bad, "failed"),
-                    scratch.display()
-                )
-            }
-        };
-        match &self.bars {
-            Some(bars) => {
-                // A terminal that is gone is no reason to stop measuring.
-                let _ = bars.println(line);
-            }
-            None => self.printer.note(&line),
-        }
+        let (tone, word, rest) = told(finish);
+        let word = paint_if(self.printer.colour_err, tone, &format!("{word:<8}"));
+        let count = format!("{:>width$}/{}", self.done, self.names.len(), width = self.names.len().to_string().len());
+        self.say(format!("{word}  {count}  {name}  {took:>6.1} s  {rest}").trim_end());
     }
 
     fn counts(&self) {
         let elapsed = self.begun.elapsed();
-        let left = self.tasks.len() - self.done;
-        let eta = match self.done {
-            0 => String::new(),
-            done => {
-                let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
-                format!(", about {} left", super::table::duration(seconds.ceil() as u64))
-            }
+        let left = match self.done {
+            0 => self.expected.saturating_sub(elapsed).as_secs_f64(),
+            done => elapsed.as_secs_f64() / done as f64 * (self.names.len() - done) as f64,
         };
+        let left = if left > 0.0 { format!(", about {} left", duration(left.ceil() as u64)) } else { String::new() };
         let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
-        self.total.set_message(format!("{} running{failed}{eta}", self.running.len()));
+        self.total.set_message(format!("{} running{failed}{left}", self.running.len()));
     }
 
-    fn name(&self, task: usize) -> &'t str {
-        self.tasks.get(task).and_then(|task| task.arms.first()).map_or("", |arm| arm.as_str())
+    fn name(&self, task: usize) -> String {
+        format!("{:<width$}", self.names.get(task).map_or("", String::as_str), width = self.width)
+    }
+}
+
+/// How an end is told: colour, word, and the rest of its line with the lines below it.
+fn told(finish: &Finish) -> (Tone, &'static str, String) {
+    match finish {
+        Finish::Recorded { derived, .. } => {
+            let [throughput, ..] = headline(Some(&derived.result));
+            (Tone::Good, "recorded", format!("{throughput:>9} tok/s/GPU"))
+        }
+        Finish::Served { .. } => (Tone::Good, "served", "recorded by another process".to_owned()),
+        Finish::Invalid { derived, scratch, .. } => {
+            let failed = derived.gates.iter().filter(|gate| gate.verdict == GateVerdict::Failed);
+            let mut lines: Vec<String> = failed.map(|gate| format!("{}: {}", gate.name, gate.explanation)).collect();
+            lines.push(format!("logs: {}", scratch.join("logs").display()));
+            (Tone::Bad, "invalid", format!("kept, not served\n  {}", lines.join("\n  ")))
+        }
+        Finish::Failed { failure } => (Tone::Bad, "failed", failure.to_string()),
+        Finish::Cancelled => (Tone::Warm, "stopped", String::new()),
+        Finish::NotStarted => (Tone::Warm, "", String::new()),
+        Finish::Store { error, fix, scratch } => {
+            let fix = fix.as_ref().map(|fix| format!("\n  {fix}")).unwrap_or_default();
+            let kept = scratch.display();
+            (
+                Tone::Bad,
+                "failed",
+                format!("the store did not take the result: {error}{fix}\n  its files stay in {kept}"),
+            )
+        }
     }
 }

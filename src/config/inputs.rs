@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Source};
-use super::document::MAX_BYTES;
+use super::document::{MAX_BYTES, place, too_large};
 use crate::git::{File, GitError, Oid, Repository, Revision};
 
 /// The folders that are read, with everything below them.
@@ -135,6 +135,11 @@ impl Inputs {
         faults.or(Self { files, revision: None })
     }
 
+    /// The size of all files, bytes.
+    pub fn bytes(&self) -> usize {
+        self.files.values().map(|source| source.text.len()).sum()
+    }
+
     /// One file.
     pub fn get(&self, path: &str) -> Option<&Arc<Source>> {
         self.files.get(path)
@@ -159,38 +164,38 @@ impl Inputs {
     }
 }
 
-/// Reads one text file.
+/// Reads one text file, under the name that messages show.
 ///
 /// # Errors
-/// It cannot be read, is too large, or is not UTF-8.
+/// A file that cannot be read, is larger than [`MAX_BYTES`], or is not UTF-8 (at the place of the first bad byte).
 pub fn read_source(path: &Path, name: &str) -> Result<Arc<Source>, Diagnostics> {
-    let failed = |error: &io::Error| Diagnostics::from(Diagnostic::new(format!("cannot read {name}: {error}")));
-    let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
+    let unreadable = |error: io::Error| {
+        let fault = Diagnostic::new(format!("cannot read {name}: {}", plain_reason(&error)));
+        Diagnostics::from(match error.kind() {
+            io::ErrorKind::NotFound => fault.help("check the path; relative paths start at the working directory"),
+            _ => fault,
+        })
+    };
+    let size = fs::metadata(path).map_err(unreadable)?.len();
     if size > MAX_BYTES as u64 {
-        return Err(too_large(name, size));
+        return Err(too_large(name, size).into());
     }
-    text(name, fs::read(path).map_err(|error| failed(&error))?)
-}
-
-fn too_large(name: &str, size: u64) -> Diagnostics {
-    let limit = MAX_BYTES >> 20;
-    Diagnostic::new(format!("{name} has {} MiB; at most {limit} MiB are read", size >> 20))
-        .help("split it, or check that it is the file you mean")
-        .into()
+    text(name, fs::read(path).map_err(unreadable)?)
 }
 
 /// A source from bytes.
 fn text(name: &str, bytes: Vec<u8>) -> Result<Arc<Source>, Diagnostics> {
     if bytes.len() > MAX_BYTES {
-        return Err(too_large(name, bytes.len() as u64));
+        return Err(too_large(name, bytes.len() as u64).into());
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Source::new(name, text)),
         Err(error) => {
-            let valid = error.utf8_error().valid_up_to();
-            let bytes = error.into_bytes();
-            let line = bytes[..valid].iter().filter(|byte| **byte == b'\n').count() + 1;
-            Err(Diagnostic::new(format!("{name}:{line}: not UTF-8 at byte {valid}"))
+            let at = error.utf8_error().valid_up_to();
+            let byte = error.as_bytes().get(at).copied().unwrap_or_default();
+            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
+            Err(Diagnostic::at(&place(&source, at..at), "the file is not UTF-8")
+                .label(format!("the byte 0x{byte:02x}"))
                 .help("save the file as UTF-8")
                 .into())
         }
@@ -200,6 +205,15 @@ fn text(name: &str, bytes: Vec<u8>) -> Result<Arc<Source>, Diagnostics> {
 /// Whether a file of the folders is read.
 fn is_input(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension == "yaml")
+}
+
+/// The operating system's words without its error number.
+fn plain_reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_lowercase(),
+        None => text,
+    }
 }
 
 fn walk(root: &Path, folder: &str, paths: &mut Vec<String>, faults: &mut Diagnostics) {
@@ -226,5 +240,43 @@ fn walk(root: &Path, folder: &str, paths: &mut Vec<String>, faults: &mut Diagnos
                 paths.extend(is_input(&path).then_some(path));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_no_text_are_refused_with_their_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let said = |name: &str| read_source(&dir.path().join(name), name).unwrap_err().to_string();
+        fs::write(dir.path().join("m.yaml"), b"a: 1\nb: \xff\n").unwrap();
+        assert_eq!(said("m.yaml"), "m.yaml:2:4: the file is not UTF-8");
+        assert_eq!(said("none.yaml"), "cannot read none.yaml: no such file or directory");
+        let large = fs::File::create(dir.path().join("large.yaml")).unwrap();
+        large.set_len(100 << 20).unwrap();
+        assert_eq!(said("large.yaml"), "large.yaml has 100 MiB; at most 64 MiB are read");
+    }
+
+    #[test]
+    fn a_snapshot_holds_every_input_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["configs/a-master.yaml", "configs/recipes/lib/x.yaml", "golden_al_distribution/c.yaml"] {
+            let path = dir.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, "a: 1\n").unwrap();
+        }
+        for other in ["configs/.hidden.yaml", "configs/notes.md", "other.yaml", "ixbuild.lock"] {
+            fs::write(dir.path().join(other), "{}").unwrap();
+        }
+        let inputs = Inputs::read(dir.path(), "p").unwrap();
+        let paths: Vec<&str> = inputs.all().map(|(path, _)| path).collect();
+        assert_eq!(
+            paths,
+            ["configs/a-master.yaml", "configs/recipes/lib/x.yaml", "golden_al_distribution/c.yaml", "ixbuild.lock"]
+        );
+        assert_eq!(inputs.get("ixbuild.lock").unwrap().name, "p/ixbuild.lock");
+        assert_eq!(inputs.in_folder("configs", ".yaml").count(), 1);
     }
 }

@@ -77,6 +77,14 @@ impl<'a> Bindings<'a> {
         Some(format!("http://{}:{}", address.host, address.port))
     }
 
+    /// Where the services listen: `server.http` → `HOST:PORT`.
+    pub fn endpoints(&self) -> BTreeMap<String, String> {
+        let named = |((who, name), address): (&(Who, String), &Address)| {
+            (format!("{who}.{name}"), format!("{}:{}", address.host, address.port))
+        };
+        self.addresses.iter().map(named).collect()
+    }
+
     /// Every address, and every other binding that the job's texts and mounts use, by name.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! The descendants of this process, from `/proc`: whoever forked, left its group or called `setsid` included.
 //!
 //! It needs a subreaper above the processes (see `supervisor`): an orphan then becomes our child, and stays in the tree.
-//! Where that is gone, [`writers`] finds what is left by the log that it writes to.
+//! Where that is gone, [`writers`] finds what is left by the log that it writes to, and [`of_attempt`] by its directory.
 //! It does not know why they run.
 
 use std::collections::BTreeMap;
@@ -42,6 +42,34 @@ pub fn writers(log: &Path) -> Vec<Pid> {
     let own = getpid().as_raw_nonzero().get();
     let found = processes().filter(|(pid, _, zombie)| *pid != own && !zombie && writes(*pid));
     found.filter_map(|(pid, ..)| Pid::from_raw(pid)).collect()
+}
+
+/// The processes of an attempt, supervisors included: those that write to one of its logs, or whose `HOME` or `TMPDIR` lies
+/// in its directory. A shell or a pager that somebody opened there is none.
+pub fn of_attempt(scratch: &Path) -> Vec<Pid> {
+    use std::os::unix::ffi::OsStrExt;
+    let logs = scratch.join("logs");
+    let variables: Vec<Vec<u8>> = [("HOME", "home"), ("TMPDIR", "tmp")]
+        .map(|(name, folder)| [name.as_bytes(), b"=", scratch.join(folder).as_os_str().as_bytes()].concat())
+        .into();
+    let ours = |pid: i32| {
+        let stream =
+            |number: i32| fs::read_link(format!("/proc/{pid}/fd/{number}")).is_ok_and(|to| to.starts_with(&logs));
+        let environment = || fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        stream(1) || stream(2) || environment().split(|byte| *byte == 0).any(|one| variables.iter().any(|v| v == one))
+    };
+    let own = getpid().as_raw_nonzero().get();
+    let found = processes().filter(|(pid, _, zombie)| *pid != own && !zombie && ours(*pid));
+    found.filter_map(|(pid, ..)| Pid::from_raw(pid)).collect()
+}
+
+/// When a process started, clock ticks since boot: with its id, its identity. None once it ended.
+pub fn started(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, zombie) = parse_stat(&stat)?;
+    // Field 22, and the state is field 3.
+    let start = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace().nth(19)?;
+    if zombie { None } else { start.parse().ok() }
 }
 
 /// Sends a signal; a process that has just ended is no error.
@@ -86,6 +114,25 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         assert!(writers(log.path()).is_empty());
+    }
+
+    #[test]
+    fn a_process_of_an_attempt_is_found_without_its_supervisor_or_log() {
+        let scratch = tempfile::tempdir().unwrap();
+        let sleep = |folder: &str| {
+            let mut command = std::process::Command::new("sleep");
+            // Somebody may look around there, and that is all that the other one does.
+            command.arg("60").current_dir(scratch.path()).env("TMPDIR", scratch.path().join(folder)).spawn().unwrap()
+        };
+        let (mut ours, mut other) = (sleep("tmp"), sleep("another"));
+        let pid = i32::try_from(ours.id()).unwrap();
+        assert_eq!(of_attempt(scratch.path()), [Pid::from_raw(pid).unwrap()]);
+        assert!(started(pid).unwrap() >= started(i32::try_from(std::process::id()).unwrap()).unwrap());
+        ours.kill().unwrap();
+        ours.wait().unwrap();
+        assert_eq!((of_attempt(scratch.path()), started(pid)), (vec![], None));
+        other.kill().unwrap();
+        other.wait().unwrap();
     }
 
     #[test]

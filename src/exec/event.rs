@@ -2,6 +2,7 @@
 //!
 //! Events carry names, addresses and times, never environment values: a secret cannot be in one.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -9,7 +10,7 @@ use serde::Serialize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::exit::Exit;
-use super::outcome::{FailureKind, timestamp};
+use super::outcome::{Failure, FailureKind, timestamp};
 use crate::ids::JobHash;
 
 /// Something that happened to a job.
@@ -64,7 +65,7 @@ pub enum What {
         /// Which.
         #[serde(flatten)]
         who: Who,
-        /// Such as `pid 1234`.
+        /// Such as `pid:4711:START`.
         handle: String,
     },
     /// It passed its probe.
@@ -95,7 +96,12 @@ pub enum What {
         after: Duration,
     },
     /// The job failed and is being kept: its services stay up until the run is cancelled.
-    Holding,
+    Holding {
+        /// Why it failed.
+        failure: Failure,
+        /// Where the services listen: `server.http` → `HOST:PORT`.
+        endpoints: BTreeMap<String, String>,
+    },
     /// Services are being stopped.
     Stopping,
     /// An instance is gone, with all its descendants.

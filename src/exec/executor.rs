@@ -26,6 +26,23 @@ pub trait Executor: Send + Sync {
     /// # Errors
     /// The job cannot run here, or not now.
     fn allocate<'a>(&'a self, job: &'a Job, host: &'a Host) -> BoxFuture<'a, Result<Box<dyn Allocation>, StartError>>;
+
+    /// Ends what an owner that is dead left of an attempt; in words, what still ran. Resolves when none is left.
+    ///
+    /// # Errors
+    /// Something of it may still run.
+    fn clear<'a>(&'a self, left: &'a Left) -> BoxFuture<'a, Result<Vec<String>, StartError>>;
+}
+
+/// What an owner that died on this machine, since it last started, may have left.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The handles of its instances, as far as it came to note them.
+    pub handles: Vec<String>,
+    /// The attempt's directory.
+    pub scratch: Option<PathBuf>,
+    /// Between TERM and KILL.
+    pub grace: Duration,
 }
 
 /// The room of one job.
@@ -48,7 +65,8 @@ pub trait Allocation: Send + Sync {
 
 /// A started instance. Dropping the last reference ends it too, but nobody waits for that.
 pub trait Instance: Send + Sync {
-    /// What finds it again by hand, such as `pid 1234`.
+    /// What finds it again, by hand and for [`Executor::clear`], such as `pid:4711:START` (pid and start time, clock ticks
+    /// since boot).
     fn handle(&self) -> String;
 
     /// Resolves when its main process has ended, at once if it has. All its output is in the log by then.

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::descendants;
-use super::executor::{Address, Allocation, Executor, Instance, Launch, Place, StartError};
+use super::executor::{Address, Allocation, Executor, Instance, Launch, Left, Place, StartError};
 use super::exit::Exit;
 use super::host::{Host, Job};
 use super::ports::{PortError, PortRegistry};
@@ -74,6 +74,10 @@ impl Executor for Local {
             None => Ok(Box::new(room) as Box<dyn Allocation>),
         };
         std::future::ready(result).boxed()
+    }
+
+    fn clear<'a>(&'a self, left: &'a Left) -> BoxFuture<'a, Result<Vec<String>, StartError>> {
+        clear(left).boxed()
     }
 }
 
@@ -132,6 +136,8 @@ struct Process {
 struct State {
     /// What its supervisor first said.
     start: Option<Report>,
+    /// When its main process started, clock ticks since boot; 0 if that had ended by then.
+    since: u64,
     /// How it ended.
     exit: Option<Exit>,
     /// Its supervisor ended too: nothing of it is left.
@@ -188,10 +194,12 @@ impl Process {
         }
     }
 
-    fn pid(&self) -> i32 {
-        match self.state.borrow().start {
-            Some(Report::Started(pid)) => pid,
-            _ => 0,
+    /// Its pid and start time; the latter is 0 for one that ended at once.
+    fn identity(&self) -> (i32, u64) {
+        let state = self.state.borrow();
+        match state.start {
+            Some(Report::Started(pid)) => (pid, state.since),
+            _ => (0, 0),
         }
     }
 }
@@ -206,7 +214,12 @@ async fn follow(mut child: Child, mut reports: BufReader<OwnedReadHalf>, log: Pa
         }
         tell.send_modify(|state| match Report::from_line(line.trim_end()) {
             Some(Report::Ended(exit)) => state.exit = Some(exit),
-            Some(report) => state.start = Some(report),
+            Some(report) => {
+                if let Report::Started(pid) = report {
+                    state.since = descendants::started(pid).unwrap_or(0);
+                }
+                state.start = Some(report);
+            }
             None => {}
         });
     }
@@ -219,6 +232,51 @@ async fn follow(mut child: Child, mut reports: BufReader<OwnedReadHalf>, log: Pa
         state.exit = state.exit.or(Some(Exit::Lost));
         state.gone = true;
     });
+}
+
+/// Ends the processes of an attempt whose owner is dead. Their supervisors do so by themselves, as their owner's end of the
+/// socket is closed: this waits for them, and does their work where they were killed too.
+async fn clear(left: &Left) -> Result<Vec<String>, StartError> {
+    const LOOK: Duration = Duration::from_millis(20);
+    let foreign = |handle: &String| StartError::host(format!("cannot end `{handle}`: it is no local process"));
+    let handles = left.handles.iter().map(|handle| parse_handle(handle).ok_or_else(|| foreign(handle)));
+    let handles = handles.collect::<Result<Vec<_>, _>>()?;
+    let living = || {
+        let noted = handles.iter().filter(|(pid, start)| descendants::started(*pid) == Some(*start));
+        let mut found: Vec<Pid> = noted.filter_map(|(pid, _)| Pid::from_raw(*pid)).collect();
+        let others = left.scratch.iter().flat_map(|scratch| descendants::of_attempt(scratch));
+        found.extend(others.filter(|pid| !found.contains(pid)).collect::<Vec<_>>());
+        found
+    };
+    let patience = Instant::now() + left.grace;
+    let mut told: Vec<Pid> = Vec::new();
+    loop {
+        let living = living();
+        let words = |pids: &[Pid]| pids.iter().map(|pid| format!("pid {}", pid.as_raw_nonzero())).collect::<Vec<_>>();
+        if living.is_empty() {
+            return Ok(words(&told));
+        }
+        if Instant::now() > patience + STUCK {
+            let message = format!("{} of an attempt whose owner is dead do not end", words(&living).join(", "));
+            return Err(StartError::passing(message));
+        }
+        for pid in living {
+            if Instant::now() >= patience {
+                descendants::signal(pid, Signal::KILL);
+            } else if !told.contains(&pid) {
+                told.push(pid);
+                descendants::signal(pid, Signal::TERM);
+                descendants::signal(pid, Signal::CONT);
+            }
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// Pid and start time from `pid:4711:START`.
+fn parse_handle(handle: &str) -> Option<(i32, u64)> {
+    let (pid, start) = handle.strip_prefix("pid:")?.split_once(':')?;
+    Some((pid.parse().ok()?, start.parse().ok()?))
 }
 
 /// KILL to every process that writes to a log, until none is left.
@@ -236,7 +294,8 @@ async fn end_writers(log: &Path) {
 
 impl Instance for Process {
     fn handle(&self) -> String {
-        format!("pid {}", self.pid())
+        let (pid, start) = self.identity();
+        format!("pid:{pid}:{start}")
     }
 
     fn exited(&self) -> BoxFuture<'_, Exit> {
@@ -259,7 +318,8 @@ impl Instance for Process {
             match timeout(patience, state.wait_for(|state| state.gone)).await {
                 Ok(Ok(state)) => Ok(state.exit.unwrap_or(Exit::Lost)),
                 Ok(Err(_)) | Err(_) => {
-                    Err(StartError::passing(format!("{} or a descendant of it does not end", self.handle())))
+                    let (pid, _) = self.identity();
+                    Err(StartError::passing(format!("pid {pid} or a descendant of it does not end")))
                 }
             }
         }

@@ -10,7 +10,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::watch;
 
 use super::actor;
-use super::executor::{Address, Allocation, Executor, Instance, Launch, Place, StartError};
+use super::executor::{Address, Allocation, Executor, Instance, Launch, Left, Place, StartError};
 use super::exit::Exit;
 use super::host::{Host, Job};
 use super::ports::{PortError, PortRegistry};
@@ -43,6 +43,11 @@ impl Executor for Memory {
     fn allocate<'a>(&'a self, _: &'a Job, _: &'a Host) -> BoxFuture<'a, Result<Box<dyn Allocation>, StartError>> {
         let room: Box<dyn Allocation> = Box::new(self.clone());
         std::future::ready(Ok(room)).boxed()
+    }
+
+    /// Its instances died with the process that played them.
+    fn clear<'a>(&'a self, _: &'a Left) -> BoxFuture<'a, Result<Vec<String>, StartError>> {
+        std::future::ready(Ok(Vec::new())).boxed()
     }
 }
 

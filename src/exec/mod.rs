@@ -54,7 +54,7 @@ pub mod supervisor;
 
 pub use cancel::{Cancel, Canceller, cancellation};
 pub use event::{EndKind, Event, EventSender, What, Who};
-pub use executor::{Allocation, Executor, Instance, StartError};
+pub use executor::{Allocation, Executor, Instance, Left, StartError};
 pub use exit::Exit;
 pub use host::{Host, Job, Limits, Timing};
 pub use local::Local;

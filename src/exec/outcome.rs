@@ -96,7 +96,7 @@ pub struct ProcessReport {
     pub service: String,
     /// Which replica, from 0.
     pub instance: u64,
-    /// The executor's handle, such as `pid 1234`.
+    /// The executor's handle, such as `pid:4711:START`.
     pub handle: String,
     /// Seconds from start to readiness; none if it never was ready (or is the client).
     pub ready_after: Option<f64>,

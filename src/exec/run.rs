@@ -136,8 +136,8 @@ async fn perform(
         course.phase(PhaseName::Client, stage.run_client(&scraper, cancel)).await
     };
     let end = end.await;
-    if job.keep_on_failure && matches!(end, Err(Stopped::Failed(_))) {
-        tell(What::Holding);
+    if let (true, Err(Stopped::Failed(failure))) = (job.keep_on_failure, &end) {
+        tell(What::Holding { failure: failure.clone(), endpoints: bindings.endpoints() });
         cancel.cancelled().await;
     }
     course.processes = course.phase(PhaseName::Stop, stage.take_down()).await;

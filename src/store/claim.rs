@@ -5,9 +5,13 @@
 //! dead, one of an earlier boot is dead, one elsewhere is never presumed dead. On file systems without locks the exclusive
 //! creation alone decides, and a claim left there stands until `ixbuild stop` ends it: safe, if slower.
 //!
+//! `claims/JOB.TOKEN.stop` asks the owner of one claim to stop its job; the owner looks for it now and then. A file asks
+//! across machines, and can neither hit a process that reused a pid nor stop the other jobs of a sweep.
+//!
 //! Knows nothing of executors: their handles are text.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -20,7 +24,23 @@ use super::fs::{LockFile, TryLock};
 use super::owner::{Owner, Presence};
 use super::view::JobState;
 use super::{oci, read};
-use crate::ids::{Digest, JobHash};
+use crate::ids::{ArmId, Digest, JobHash};
+
+/// What the holder of a claim does: for whoever looks on, and for whoever must clear up after it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Work {
+    /// The arms that it measures.
+    #[serde(default)]
+    pub arms: Vec<ArmId>,
+    /// What its executor started, such as `pid:4711:START`: for whoever must stop or adopt it.
+    pub handles: Vec<String>,
+    /// How far it is, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The attempt's directory, on the owner's machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<PathBuf>,
+}
 
 /// What a claim says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,14 +49,22 @@ pub struct ClaimRecord {
     pub job: JobHash,
     /// Who holds it.
     pub owner: Owner,
-    /// What its executor started, such as `pid:4711:START`: for whoever must stop or adopt it.
-    pub handles: Vec<String>,
+    /// What it does.
+    #[serde(flatten)]
+    pub work: Work,
     /// Since when, RFC 3339.
     pub since: String,
     /// Whether a lock stands behind it.
     pub locked: bool,
     /// Tells claims of one process apart.
     token: String,
+}
+
+impl ClaimRecord {
+    /// Whether both are records of one claim, whatever its owner has noted since.
+    pub fn is_same_claim(&self, other: &Self) -> bool {
+        self.job == other.job && self.token == other.token
+    }
 }
 
 /// A claim as found.
@@ -86,11 +114,25 @@ pub enum Claim {
 pub struct Claimed {
     /// Holds it.
     pub guard: ClaimGuard,
-    /// The dead owner's claim that we took over: its handles are to be adopted or stopped. They stay on file until
-    /// [`ClaimGuard::set_handles`] replaces them.
+    /// The dead owner's claim that we took over: what it started is to be adopted or stopped. Its handles and its
+    /// directory stay on file until [`ClaimGuard::set_work`] replaces them.
     pub left: Option<ClaimRecord>,
     /// The job's attempts, read after the claim was made: another process may have recorded it since the plan.
     pub state: JobState,
+}
+
+/// Sees whether somebody asked the owner of a claim to stop.
+#[derive(Debug, Clone)]
+pub struct StopRequest {
+    store: Store,
+    path: PathBuf,
+}
+
+impl StopRequest {
+    /// Whether somebody did: one look for a file. A store that cannot be read asks for nothing.
+    pub fn is_made(&self) -> bool {
+        self.store.disk().size(&self.path).is_ok_and(|size| size.is_some())
+    }
 }
 
 /// Holds a claim; dropping it releases it.
@@ -108,6 +150,14 @@ impl Store {
     /// # Errors
     /// A store that cannot be written.
     pub fn claim(&self, job: &JobHash, handles: Vec<String>) -> Result<Claim, StoreError> {
+        self.claim_for(job, Work { handles, ..Work::default() })
+    }
+
+    /// Claims a job and says what for, without waiting.
+    ///
+    /// # Errors
+    /// A store that cannot be written.
+    pub fn claim_for(&self, job: &JobHash, work: Work) -> Result<Claim, StoreError> {
         self.prepare()?;
         let lock = match self.disk().try_lock(&self.paths().claim_lock(job))? {
             TryLock::Locked(lock) => Some(lock),
@@ -117,7 +167,7 @@ impl Store {
         let mut record = ClaimRecord {
             job: *job,
             owner: Owner::current(),
-            handles,
+            work,
             since: Timestamp::now().to_string(),
             locked: lock.is_some(),
             token: token(),
@@ -127,9 +177,11 @@ impl Store {
         if let Some(found) = self.read_claim(job)? {
             match found.record {
                 Some(dead) if lock.is_some() && gone(&dead) => {
-                    // Until ours are set, theirs must survive us too.
-                    record.handles.splice(0..0, dead.handles.iter().cloned());
+                    // Until ours is set, what they left must survive us too.
+                    let own = std::mem::replace(&mut record.work, dead.work.clone());
+                    record.work.handles.extend(own.handles);
                     self.disk().write(&path, &oci::to_bytes(&record)?)?;
+                    self.disk().remove(&self.paths().claim_stop(job, &dead.token))?;
                     left = Some(dead);
                 }
                 _ => return Ok(Claim::Held(Box::new(found))),
@@ -180,11 +232,26 @@ impl Store {
         if !dead && !force {
             return Err(stands(&found));
         }
+        match &found.record {
+            Some(record) if dead => self.disk().remove(&self.paths().claim_stop(job, &record.token))?,
+            // Should it live after all, it sees that it must stop.
+            Some(record) => self.ask_to_stop(record)?,
+            None => {}
+        }
         self.disk().remove(&self.paths().claim(job))?;
         if lock.is_some() {
             self.disk().remove(&self.paths().claim_lock(job))?;
         }
         Ok(found.record)
+    }
+
+    /// Asks the owner of a claim to stop its job. It is seen within a second or so; whether it was, the claim's end tells.
+    ///
+    /// # Errors
+    /// A store that cannot be written.
+    pub fn ask_to_stop(&self, record: &ClaimRecord) -> Result<(), StoreError> {
+        let asker = format!("{}\n", Owner::current());
+        self.disk().write(&self.paths().claim_stop(&record.job, &record.token), asker.as_bytes())
     }
 
     /// The claim on a job, if there is one.
@@ -229,11 +296,25 @@ impl ClaimGuard {
     /// # Errors
     /// A claim that was ended by somebody else; a store that cannot be written.
     pub fn set_handles(&mut self, handles: Vec<String>) -> Result<(), StoreError> {
+        self.set_work(Work { handles, ..self.record.work.clone() })
+    }
+
+    /// Replaces all that is on file of what we do.
+    ///
+    /// # Errors
+    /// A claim that was ended by somebody else; a store that cannot be written.
+    pub fn set_work(&mut self, work: Work) -> Result<(), StoreError> {
         if !self.is_ours()? {
             return Err(StoreError::ClaimLost { job: self.record.job });
         }
-        self.record.handles = handles;
+        self.record.work = work;
         self.store.disk().write(&self.store.paths().claim(&self.record.job), &oci::to_bytes(&self.record)?)
+    }
+
+    /// Where requests to stop show up.
+    pub fn stop_request(&self) -> StopRequest {
+        let path = self.store.paths().claim_stop(&self.record.job, &self.record.token);
+        StopRequest { store: self.store.clone(), path }
     }
 
     /// Whether the claim still stands: without locks, `ixbuild stop` on another machine can end it.
@@ -266,6 +347,7 @@ impl ClaimGuard {
         if self.is_ours()? {
             disk.remove(&paths.claim(&self.record.job))?;
         }
+        disk.remove(&paths.claim_stop(&self.record.job, &self.record.token))?;
         if let Some(lock) = self.lock.take() {
             // Under the lock: who opened the file meanwhile finds it gone and asks again.
             disk.remove(&paths.claim_lock(&self.record.job))?;

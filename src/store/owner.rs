@@ -52,6 +52,11 @@ impl Owner {
         !self.boot.is_empty() && self.boot == host().boot
     }
 
+    /// Whether its pid and start time mean here what they meant to it.
+    pub fn shares_pids(&self) -> bool {
+        self.on_this_kernel() && self.pid_namespace == host().pid_namespace
+    }
+
     /// Whether it ran on this machine before it last started.
     pub fn on_an_earlier_boot(&self) -> bool {
         let here = host();

@@ -137,7 +137,7 @@ impl Ran {
                 What::ClientStarted => "client started".to_owned(),
                 What::ClientEnded { exit, .. } => format!("client {exit}"),
                 What::ScrapeFailed { who, .. } => format!("scrape failed {who}"),
-                What::Holding => "holding".to_owned(),
+                What::Holding { .. } => "holding".to_owned(),
                 What::Stopping => "stopping".to_owned(),
                 What::Stopped { who, .. } => format!("stopped {who}"),
                 What::Stuck { who, .. } => format!("stuck {who}"),

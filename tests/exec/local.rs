@@ -170,6 +170,44 @@ fn owner_process() {
 }
 
 #[tokio::test]
+async fn what_a_dead_owner_left_is_found_by_handle_and_by_directory_and_ended() {
+    let bench = Bench::local();
+    let scratch = bench.directory.path().join("left");
+    std::fs::create_dir(&scratch).unwrap();
+    // Deaf to TERM, and known by one thing alone each.
+    let start = |name: &str, variable: &str| {
+        let file = bench.directory.path().join(name);
+        let script = format!("trap '' TERM; echo $$ > {}; while :; do sleep 0.1; done", file.display());
+        let child = Command::new("sh").args(["-c", &script]).env("HOME", variable).spawn().unwrap();
+        (child, number_in(&file))
+    };
+    let ((mut one, by_handle), (mut two, by_directory)) =
+        (start("one", "/"), start("two", scratch.join("home").to_str().unwrap()));
+    let (mut three, other) = start("three", "/");
+    let started = |pid| ixbuild::exec::descendants::started(pid).unwrap();
+    let left = ixbuild::exec::Left {
+        // The last pid was used again.
+        handles: vec![format!("pid:{by_handle}:{}", started(by_handle)), format!("pid:{other}:{}", started(other) + 1)],
+        scratch: Some(scratch),
+        grace: Duration::from_millis(100),
+    };
+    // These are ours, and nobody else reaps them.
+    let reaping = tokio::task::spawn_blocking(move || (one.wait().unwrap(), two.wait().unwrap()));
+    let mut ended = in_time(bench.executor.clear(&left)).await.unwrap();
+    ended.retain(|word| [by_handle, by_directory].iter().any(|pid| *word == format!("pid {pid}")));
+    assert_eq!(ended.len(), 2, "{ended:?}");
+    reaping.await.unwrap();
+    assert!(!lives(by_handle) && !lives(by_directory) && lives(other));
+    assert_eq!(in_time(bench.executor.clear(&left)).await, Ok(vec![]));
+    three.kill().unwrap();
+    three.wait().unwrap();
+
+    let foreign = ixbuild::exec::Left { handles: vec!["container:abc".to_owned()], ..left };
+    let error = in_time(bench.executor.clear(&foreign)).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot end `container:abc`: it is no local process");
+}
+
+#[tokio::test]
 async fn a_killed_supervisor_is_seen_and_its_processes_ended() {
     let bench = Bench::local();
     let pids = bench.directory.path().display().to_string();

@@ -310,7 +310,7 @@ async fn a_spec_that_cannot_run_starts_nothing(bench: Bench) {
 async fn a_failed_job_may_be_kept_up(bench: Bench) {
     let mut job = bench.job(actor::spec(vec![server("server")], words("client", &["exit", "1"])));
     job.keep_on_failure = true;
-    let ran = bench.run_until(&job, |what| matches!(what, What::Holding)).await;
+    let ran = bench.run_until(&job, |what| matches!(what, What::Holding { .. })).await;
     assert_eq!(ran.failure().kind, FailureKind::Client, "the failure stays the outcome");
     assert!(ran.at("holding") < ran.at("stopping"));
 }
