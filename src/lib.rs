@@ -16,6 +16,7 @@ pub mod project;
 pub mod recipe;
 pub mod result;
 pub mod sim;
+pub mod since;
 pub mod spec;
 pub mod speculative;
 pub mod store;
