@@ -94,7 +94,7 @@ pub fn since(
         .zip(&of)
         .map(|(arm, outline)| (&arm.id, (arm, outline.made.as_ref().ok().map(|made| made.job))))
         .collect();
-    let policy = after.policy(false);
+    let policy = Policy::of(&after.profile, false);
     let mut compared = Vec::with_capacity(arms.len());
     for (arm, outline) in arms.iter().zip(after.outlines(&arms.iter().collect::<Vec<_>>())?) {
         let made = match outline.made {
