@@ -8,10 +8,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use serde_json::Value;
 
+use crate::changelog::check::all_arms;
 use crate::compose::Blocked;
 use crate::config::diagnostic::Diagnostics;
 use crate::ids::{ArmId, JobHash};
 use crate::matrix::arm::Arm;
+use crate::matrix::arms::eval_twin;
 use crate::plan::Policy;
 use crate::project::Project;
 use crate::spec::diff::{Change, changes};
@@ -79,14 +81,12 @@ impl Fate {
 /// them is gone.
 ///
 /// # Errors
-/// Faults in recipes of either side.
-pub fn since(
-    before: &Project,
-    earlier: &[Arm],
-    after: &Project,
-    arms: &[Arm],
-    whole: bool,
-) -> Result<Since, Diagnostics> {
+/// Faults in recipes of either side; rows of the earlier side that do not fit their runners.
+pub fn since(before: &Project, after: &Project, arms: &[Arm], whole: bool) -> Result<Since, Diagnostics> {
+    let mut earlier = all_arms(&before.config)?;
+    if arms.iter().any(|arm| arm.eval) {
+        earlier.extend(earlier.iter().map(eval_twin).collect::<Vec<_>>());
+    }
     let of = before.outlines(&earlier.iter().collect::<Vec<_>>())?;
     let jobs: HashSet<JobHash> = of.iter().filter_map(|outline| Some(outline.made.as_ref().ok()?.job)).collect();
     let ids: HashMap<&ArmId, (&Arm, Option<JobHash>)> = earlier
@@ -117,8 +117,8 @@ pub fn since(
         compared.push(Compared { id: outline.id, job: Some(made.job), fate, gpus, wall_s });
     }
     let here: HashSet<&ArmId> = arms.iter().map(|arm| &arm.id).collect();
-    let gone = earlier.iter().map(|arm| &arm.id).filter(|id| whole && !here.contains(id));
-    Ok(Since { removed: gone.cloned().collect(), arms: compared })
+    let gone = earlier.iter().filter(|arm| whole && !arm.eval && !here.contains(&arm.id));
+    Ok(Since { removed: gone.map(|arm| arm.id.clone()).collect(), arms: compared })
 }
 
 fn wall_s(policy: Policy, load_s: Option<u64>) -> u64 {

@@ -24,6 +24,7 @@ mod results;
 mod run;
 mod selection;
 mod show;
+mod since;
 mod table;
 mod why;
 
@@ -122,14 +123,15 @@ impl Verb {
     /// Whether it was asked for one JSON object.
     fn wants_json(&self) -> bool {
         match self {
-            Verb::Plan(args) => args.json,
+            Verb::Plan(args) => args.wants_json(),
             Verb::Run(args) => args.json,
             Verb::Show(args) => args.wants_json(),
             Verb::Why(args) => args.json,
             Verb::Diff(args) => args.json,
             Verb::Lock(args) => args.json,
             Verb::Store(args) => args.wants_json(),
-            Verb::Matrix(_) | Verb::Changelog(_) | Verb::Sim(_) | Verb::Replay(_) | Verb::Supervise(_) => false,
+            Verb::Changelog(args) => args.wants_json(),
+            Verb::Matrix(_) | Verb::Sim(_) | Verb::Replay(_) | Verb::Supervise(_) => false,
         }
     }
 }
