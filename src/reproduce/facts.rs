@@ -56,6 +56,9 @@ impl Fact {
     }
 }
 
+/// Reads a fact of a machine.
+type Read = fn(&Machine) -> Option<String>;
+
 /// The facts, in the order in which they are shown: spec, images (of a rehearsal: its simulator), GPU, driver, node.
 ///
 /// `stated_gpu` is the GPU model that the profile states for its nodes, where this machine is not one of them.
@@ -75,8 +78,8 @@ pub fn comparability(
             facts.push(gpu(&spec.deployment.hardware.gpu, here, stated_gpu));
         }
     }
-    let known = |value: fn(&Machine) -> Option<String>| recorded.iter().filter_map(move |one| value(&one.machine));
-    let node: [(&str, fn(&Machine) -> Option<String>); 8] = [
+    let known = |value: Read| recorded.iter().filter_map(move |one| value(&one.machine));
+    let node: [(&str, Read); 8] = [
         ("GPUs", |machine| joined(machine.gpus.iter().map(|gpu| Some(gpu.model.clone())))),
         ("driver", |machine| joined(machine.gpus.iter().map(|gpu| gpu.driver.clone()))),
         ("host", |machine| Some(machine.host.clone())),
