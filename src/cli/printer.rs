@@ -63,6 +63,20 @@ impl Printer {
         // Without a stderr there is nobody to tell.
         let _ = write_line(&mut std::io::stderr().lock(), text);
     }
+
+    /// Whether there is somebody to ask.
+    pub fn can_ask(&self) -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks, on stderr; anything but `y` or `yes` is no.
+    pub fn ask(&self, question: &str) -> bool {
+        let mut answer = String::new();
+        let asked = write!(std::io::stderr().lock(), "{question} [y/N] ");
+        asked.is_ok()
+            && std::io::stdin().read_line(&mut answer).is_ok()
+            && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    }
 }
 
 fn write_line(stream: &mut dyn Write, text: &str) -> std::io::Result<()> {

@@ -25,7 +25,7 @@ use crate::sweep::{Finish, Task};
 const NOTES: &str = "\
 Beyond one arm a failure does not stop the others; the exit code tells. Ctrl-C stops every process, keeps the logs, and \
 exits with 130. Files of what failed stay in $IXBUILD_SCRATCH [default: ixbuild-UID in the temporary folder]. With \
---json: `profile`, `arms` (each `id`, `job`, `outcome`, `result`, `failure`) and `summary` (counts by outcome).
+--json: `profile`, `arms` (each `id`, `job`, `outcome`, `n`, `result`: the median of n records, `failure`) and `summary` (counts by outcome).
 
 Examples:
   ixbuild run --only-changed --profile rehearsal    every arm without a record
