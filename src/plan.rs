@@ -176,7 +176,7 @@ pub struct Summary {
     pub jobs: usize,
     /// GPU-hours of these jobs.
     pub gpu_hours: f64,
-    /// Wall time of these jobs one after another, divided by the jobs at a time, seconds.
+    /// Wall time of these jobs one after another, divided by the jobs at a time, but at least that of the longest, seconds.
     pub wall_seconds: u64,
 }
 
@@ -377,7 +377,8 @@ impl Plan {
         summary.jobs = jobs.len();
         summary.gpu_hours = jobs.values().map(|arm| arm.gpus as f64 * arm.wall_s as f64 / 3600.0).sum();
         let seconds: u64 = jobs.values().map(|arm| arm.wall_s).sum();
-        summary.wall_seconds = seconds.div_ceil(at_a_time.max(1) as u64);
+        let longest = jobs.values().map(|arm| arm.wall_s).max().unwrap_or_default();
+        summary.wall_seconds = seconds.div_ceil(at_a_time.max(1) as u64).max(longest);
         summary
     }
 }

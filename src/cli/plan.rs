@@ -85,8 +85,6 @@ fn prepare(args: &PlanArgs, globals: &Globals, store: &Store) -> Result<(Plan, P
         _ => None,
     };
     let known = memo.as_ref().and_then(|(memos, key)| memos.load(key));
-    let profile = Profile::load(&files.inputs, globals.profile_name())?;
-    let policy = Policy::of(&profile, false);
     let opened: OnceCell<(Project, Vec<Arm>)> = OnceCell::new();
     let open = || -> Result<&(Project, Vec<Arm>), Error> {
         if let Some(opened) = opened.get() {
@@ -96,17 +94,18 @@ fn prepare(args: &PlanArgs, globals: &Globals, store: &Store) -> Result<(Plan, P
         let arms = args.selection.choose(&project)?;
         Ok(opened.get_or_init(|| (project, arms)))
     };
-    let outlines = match known {
-        Some(outlines) => outlines,
+    let (outlines, profile) = match known {
+        Some(outlines) => (outlines, Profile::load(&files.inputs, globals.profile_name())?),
         None => {
             let (project, arms) = open()?;
             let outlines = project.outlines(&arms.iter().collect::<Vec<_>>())?;
             if let Some((memos, key)) = &memo {
                 memos.save(key, &outlines);
             }
-            outlines
+            (outlines, project.profile.clone())
         }
     };
+    let policy = Policy::of(&profile, false);
     let spec = |index: usize| {
         let (project, arms) = open().map_err(|error| error.diagnostics)?;
         Ok(project.job(&arms[index])?.spec.canonical())

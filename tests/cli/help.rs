@@ -3,7 +3,7 @@
 use crate::env::Env;
 
 /// The verbs that a help text lists.
-fn verbs(help: &str) -> Vec<String> {
+pub fn verbs(help: &str) -> Vec<String> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     list.filter(|line| !line.starts_with("   "))
         .map(|line| line.split_whitespace().next().unwrap().to_owned())
