@@ -1,6 +1,7 @@
 //! The sole owner of stdout and stderr: data to stdout, everything else to stderr.
 //!
-//! A closed pipe ends the program quietly, as `ixbuild plan | head` expects.
+//! A closed pipe on stdout ends the program quietly, as `ixbuild plan | head` expects. Notes that nobody reads any more are
+//! dropped: a terminal that is gone is no reason to stop measuring.
 
 use std::io::{IsTerminal, Write};
 
@@ -26,20 +27,34 @@ impl Printer {
 
     /// A line of data.
     pub fn data(&self, text: &str) {
-        write_line(&mut std::io::stdout().lock(), text);
+        self.bytes(format!("{text}\n").as_bytes());
     }
 
     /// A line for the person at the terminal.
     pub fn note(&self, text: &str) {
-        write_line(&mut std::io::stderr().lock(), text);
+        let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
-}
 
-fn write_line(stream: &mut dyn Write, text: &str) {
-    let mut line = text.as_bytes().to_vec();
-    line.push(b'\n');
-    if stream.write_all(&line).and_then(|()| stream.flush()).is_err() {
-        // Nobody reads any more; there is nobody to tell.
-        std::process::exit(0);
+    /// Data as it is, such as a log.
+    pub fn bytes(&self, bytes: &[u8]) {
+        let mut stream = std::io::stdout().lock();
+        if stream.write_all(bytes).and_then(|()| stream.flush()).is_err() {
+            // Nobody reads any more; there is nobody to tell.
+            std::process::exit(0);
+        }
+    }
+
+    /// Whether there is somebody to ask.
+    pub fn can_ask(&self) -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks, on stderr; anything but `y` or `yes` is no.
+    pub fn ask(&self, question: &str) -> bool {
+        let mut answer = String::new();
+        let asked = write!(std::io::stderr().lock(), "{question} [y/N] ");
+        asked.is_ok()
+            && std::io::stdin().read_line(&mut answer).is_ok()
+            && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
     }
 }

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use super::printer::Printer;
 use super::results::headline;
 use super::table::{Tone, paint_if};
-use crate::exec::What;
+use crate::exec::{Failure, What};
 use crate::result::GateVerdict;
 use crate::sweep::{Finish, Notice, Task};
 
@@ -28,6 +28,16 @@ struct Running {
     bar: ProgressBar,
     since: Instant,
     phase: String,
+}
+
+/// What to do with a job whose services are kept up after a failure.
+fn held(name: &str, failure: &Failure, endpoints: &BTreeMap<String, String>) -> String {
+    let mut lines = vec![format!("kept      {name}  {failure}"), "  its services stay up:".to_owned()];
+    let width = endpoints.keys().map(String::len).max().unwrap_or(0);
+    lines.extend(endpoints.iter().map(|(name, address)| format!("    {name:<width$}  {address}")));
+    lines.push(format!("  logs: ixbuild logs {name}"));
+    lines.push(format!("  stop them: Ctrl-C, which ends the run, or `ixbuild stop {name}`"));
+    lines.join("\n")
 }
 
 impl<'t> Progress<'t> {
@@ -51,6 +61,13 @@ impl<'t> Progress<'t> {
     pub fn notice(&mut self, notice: &Notice) {
         match notice {
             Notice::Waiting { task, owner } => self.phase(*task, format!("waiting: {owner} runs it")),
+            Notice::TookOver { task, owner, ended, scratch } => {
+                let ended = if ended.is_empty() { String::new() } else { format!("; ended {}", ended.join(", ")) };
+                let files =
+                    scratch.as_ref().map(|files| format!("\n  its files: {}", files.display())).unwrap_or_default();
+                let name = self.name(*task);
+                self.line(format!("took over {name} from {owner}, which is dead{ended}{files}"));
+            }
             Notice::Event { task, event } => {
                 let phase = match &event.what {
                     What::Began { .. } => "starting".to_owned(),
@@ -58,6 +75,10 @@ impl<'t> Progress<'t> {
                     What::Ready { who, .. } => format!("{who} is ready"),
                     What::ClientStarted => "measuring".to_owned(),
                     What::Stopping => "stopping".to_owned(),
+                    What::Holding { failure, endpoints } => {
+                        self.line(held(self.name(*task), failure, endpoints));
+                        "failed, services are kept".to_owned()
+                    }
                     _ => return,
                 };
                 self.phase(*task, phase);
@@ -139,16 +160,21 @@ impl<'t> Progress<'t> {
             }
             Finish::Failed { failure } => format!("{}  {name}  {took:.1} s  {failure}", word(Tone::Bad, "failed")),
             Finish::Cancelled => format!("{}  {name}", word(Tone::Warm, "stopped")),
+            Finish::Stopped => format!("{}  {name}  by ixbuild stop", word(Tone::Warm, "stopped")),
             Finish::NotStarted => return,
             Finish::Store { error, fix, scratch } => {
                 let fix = fix.as_ref().map(|fix| format!("\n  {fix}")).unwrap_or_default();
-                format!(
-                    "{}  {name}  the store did not take the result: {error}{fix}\n  its files stay in {}",
-                    word(Tone::Bad, "failed"),
-                    scratch.display()
-                )
+                let files = match scratch.is_dir() {
+                    true => format!("\n  its files stay in {}", scratch.display()),
+                    false => String::new(),
+                };
+                format!("{}  {name}  {error}{fix}{files}\n  nothing more is started", word(Tone::Bad, "failed"))
             }
         };
+        self.line(line);
+    }
+
+    fn line(&self, line: String) {
         match &self.bars {
             Some(bars) => {
                 // A terminal that is gone is no reason to stop measuring.

@@ -52,6 +52,13 @@ pub struct RunArgs {
     /// Try again after failures of the infrastructure, at most so often
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
+    /// After a failure leave the services up, to look at: until Ctrl-C, or `ixbuild stop ARM`
+    ///
+    /// One job at a time. The run waits at the first one that fails, and says where its services listen and where their
+    /// logs are. Ctrl-C ends them and the run; `ixbuild stop ARM` ends them, and the run goes on with the next arm.
+    /// A failed gate is judged after the services were stopped, so it keeps nothing.
+    #[arg(long, conflicts_with_all = ["jobs", "retries"])]
+    keep_on_failure: bool,
     /// Print the plan and run nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -71,7 +78,8 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     let chosen = args.selection.choose(&arms)?;
     let plan = project.plan(&chosen, &store, args.rerun)?;
     printer.note(&format!("profile {}, store {}", project.profile.name, store.root().display()));
-    let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).unwrap_or(NonZeroUsize::MIN);
+    let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).filter(|_| !args.keep_on_failure);
+    let jobs = jobs.unwrap_or(NonZeroUsize::MIN);
     let summary = plan.summary(jobs.get());
     if args.dry_run {
         printer.data(&render(&plan, printer));
@@ -94,6 +102,7 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
             jobs,
             fail_fast: args.fail_fast,
             retries: args.retries,
+            keep_on_failure: args.keep_on_failure,
         };
         let finishes = execute(&tasks, how, &project.profile, &store, printer)?;
         outcomes.extend(tasks.iter().map(|task| task.hash).zip(finishes));
@@ -161,7 +170,7 @@ impl Report<'_> {
             (_, Some(Finish::Served { .. })) => "served",
             (_, Some(Finish::Invalid { .. })) => "invalid",
             (_, Some(Finish::Failed { .. } | Finish::Store { .. })) => "failed",
-            (_, Some(Finish::Cancelled)) => "stopped",
+            (_, Some(Finish::Cancelled | Finish::Stopped)) => "stopped",
             (_, Some(Finish::NotStarted) | None) => "not started",
         }
     }
