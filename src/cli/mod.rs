@@ -13,15 +13,21 @@ pub mod sim;
 pub mod store;
 pub mod supervise;
 
+mod claims;
+mod consent;
 mod diff;
 mod execute;
+mod logs;
 mod plan;
 mod progress;
+mod ps;
 mod results;
 mod run;
 mod selection;
 mod show;
+mod stop;
 mod table;
+mod whatif;
 mod why;
 
 use std::path::PathBuf;
@@ -95,6 +101,9 @@ impl Globals {
 pub enum Verb {
     Plan(plan::PlanArgs),
     Run(run::RunArgs),
+    Ps(ps::PsArgs),
+    Logs(logs::LogsArgs),
+    Stop(stop::StopArgs),
     Show(show::ShowArgs),
     Why(why::WhyArgs),
     Diff(diff::DiffArgs),
@@ -124,6 +133,9 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
     match cli.verb {
         Verb::Plan(args) => plan::plan(&args, globals, printer),
         Verb::Run(args) => run::run(&args, globals, printer),
+        Verb::Ps(args) => ps::ps(&args, globals, printer),
+        Verb::Logs(args) => logs::logs(&args, globals, printer),
+        Verb::Stop(args) => stop::stop(&args, globals, printer),
         Verb::Show(args) => show::show(&args, globals, printer),
         Verb::Why(args) => why::why(&args, globals, printer),
         Verb::Diff(args) => diff::diff(&args, globals, printer),

@@ -1,9 +1,11 @@
 //! The sole owner of stdout and stderr: data to stdout, everything else to stderr.
 //!
-//! A closed pipe on stdout ends the program quietly, as `ixbuild plan | head` expects. Notes that nobody reads any more are
-//! dropped: a terminal that is gone is no reason to stop measuring.
+//! A closed pipe ends the program quietly, as `ixbuild plan | head` expects; data that cannot be written for another
+//! reason, such as a full disk, is an error. A stderr that is gone is no reason to stop measuring.
 
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use super::exit;
 
 /// Prints for one command.
 #[derive(Debug, Clone, Copy)]
@@ -19,10 +21,14 @@ pub struct Printer {
 impl Printer {
     /// Colour on terminals, unless `NO_COLOR` is set or `TERM=dumb`.
     pub fn from_environment() -> Self {
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
-            || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+        let plain = dumb || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let err = std::io::stderr().is_terminal();
-        Self { colour_out: !plain && std::io::stdout().is_terminal(), colour_err: !plain && err, interactive: err }
+        Self {
+            colour_out: !plain && std::io::stdout().is_terminal(),
+            colour_err: !plain && err,
+            interactive: err && !dumb,
+        }
     }
 
     /// A line of data.
@@ -30,18 +36,23 @@ impl Printer {
         self.bytes(format!("{text}\n").as_bytes());
     }
 
-    /// A line for the person at the terminal.
-    pub fn note(&self, text: &str) {
-        let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
-    }
-
     /// Data as it is, such as a log.
     pub fn bytes(&self, bytes: &[u8]) {
         let mut stream = std::io::stdout().lock();
-        if stream.write_all(bytes).and_then(|()| stream.flush()).is_err() {
-            // Nobody reads any more; there is nobody to tell.
-            std::process::exit(0);
+        if let Err(error) = stream.write_all(bytes).and_then(|()| stream.flush()) {
+            if error.kind() == ErrorKind::BrokenPipe {
+                // Nobody reads any more, and has read what they wanted.
+                std::process::exit(exit::OK.into());
+            }
+            self.note(&format!("error: cannot write to stdout: {error}"));
+            std::process::exit(exit::ENVIRONMENT.into());
         }
+    }
+
+    /// A line for the person at the terminal.
+    pub fn note(&self, text: &str) {
+        // Without a stderr there is nobody to tell.
+        let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
 
     /// Whether there is somebody to ask.

@@ -66,7 +66,7 @@ impl<'t> Progress<'t> {
                 let files =
                     scratch.as_ref().map(|files| format!("\n  its files: {}", files.display())).unwrap_or_default();
                 let name = self.name(*task);
-                self.line(format!("took over {name} from {owner}, which is dead{ended}{files}"));
+                self.say(&format!("took over {name} from {owner}, which is dead{ended}{files}"));
             }
             Notice::Event { task, event } => {
                 let phase = match &event.what {
@@ -76,7 +76,7 @@ impl<'t> Progress<'t> {
                     What::ClientStarted => "measuring".to_owned(),
                     What::Stopping => "stopping".to_owned(),
                     What::Holding { failure, endpoints } => {
-                        self.line(held(self.name(*task), failure, endpoints));
+                        self.say(&held(self.name(*task), failure, endpoints));
                         "failed, services are kept".to_owned()
                     }
                     _ => return,
@@ -171,16 +171,17 @@ impl<'t> Progress<'t> {
                 format!("{}  {name}  {error}{fix}{files}\n  nothing more is started", word(Tone::Bad, "failed"))
             }
         };
-        self.line(line);
+        self.say(&line);
     }
 
-    fn line(&self, line: String) {
+    /// A line above the bars.
+    pub fn say(&self, line: &str) {
         match &self.bars {
             Some(bars) => {
                 // A terminal that is gone is no reason to stop measuring.
                 let _ = bars.println(line);
             }
-            None => self.printer.note(&line),
+            None => self.printer.note(line),
         }
     }
 

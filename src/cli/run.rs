@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Globals;
+use super::consent::consent;
 use super::error::Error;
 use super::execute::{How, execute};
 use super::exit;
@@ -16,15 +17,15 @@ use super::project::Project;
 use super::results::{HEADER, headline};
 use super::selection::Selection;
 use super::table::{count, table};
+use super::whatif::{Variation, announce, tasks};
 use crate::config::profile::ExecutorKind;
 use crate::exec::provenance::Git;
 use crate::ids::{ArmId, JobHash};
-use crate::matrix::arm::Arm;
 use crate::matrix::filter::{Filter, Sweep};
 use crate::plan::{Plan, State};
 use crate::result::ResultDoc;
 use crate::store::{Store, StoreView};
-use crate::sweep::{Finish, Task, title};
+use crate::sweep::{Finish, title};
 
 /// Run arms and record their results; what is recorded is served, not run again
 ///
@@ -59,6 +60,11 @@ pub struct RunArgs {
     /// A failed gate is judged after the services were stopped, so it keeps nothing.
     #[arg(long, conflicts_with_all = ["jobs", "retries"])]
     keep_on_failure: bool,
+    #[command(flatten)]
+    variation: Variation,
+    /// Run above the profile's threshold of GPU-hours (`ask-above-gpu-hours`) without being asked
+    #[arg(long, short)]
+    yes: bool,
     /// Print the plan and run nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -76,8 +82,14 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     let store = globals.store()?;
     let arms = project.arms(&Filter::Sweep(Sweep::default()))?;
     let chosen = args.selection.choose(&arms)?;
-    let plan = project.plan(&chosen, &store, args.rerun)?;
+    let (plan, varied) = match args.variation.is_none() {
+        true => (project.plan(&chosen, &store, args.rerun)?, None),
+        false => args.variation.plan(&project, &chosen, &store, args.rerun).map(|(plan, tasks)| (plan, Some(tasks)))?,
+    };
     printer.note(&format!("profile {}, store {}", project.profile.name, store.root().display()));
+    if varied.is_some() {
+        announce(&plan, printer);
+    }
     let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).filter(|_| !args.keep_on_failure);
     let jobs = jobs.unwrap_or(NonZeroUsize::MIN);
     let summary = plan.summary(jobs.get());
@@ -87,7 +99,10 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
         return Ok(exit::OK);
     }
     let mut outcomes: BTreeMap<JobHash, Finish> = BTreeMap::new();
-    let tasks = tasks(&plan, &chosen, &project)?;
+    let tasks = match varied {
+        Some(tasks) => tasks,
+        None => tasks(&plan, |index| Ok(Some(project.job(chosen[index])?)))?,
+    };
     let waits = plan.arms.iter().any(|arm| matches!(arm.state, State::Running { .. }));
     if summary.run == 0 && !waits {
         printer.note(&format!("{} recorded, nothing to run", count(summary.recorded, "arm")));
@@ -95,6 +110,7 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
         return Err(Error::refused(format!("the profile {} has no executor yet", project.profile.name))
             .hint("pass --profile rehearsal to rehearse on this machine; nothing was started"));
     } else {
+        consent(&summary, &project.profile, args.yes, printer)?;
         let how = How {
             git: Git::of(&project.root),
             records: project.profile.records,
@@ -113,28 +129,6 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
         false => report.print(printer)?,
     }
     Ok(report.exit_code())
-}
-
-/// One task a job: arms with equal specs share it.
-fn tasks(plan: &Plan, arms: &[&Arm], project: &Project) -> Result<Vec<Task>, Error> {
-    let mut tasks: Vec<Task> = Vec::new();
-    let mut index: BTreeMap<JobHash, usize> = BTreeMap::new();
-    for (planned, arm) in plan.arms.iter().zip(arms) {
-        let reasons = match &planned.state {
-            State::Run(reasons) => reasons.clone(),
-            State::Running { .. } => Vec::new(),
-            _ => continue,
-        };
-        let Some(hash) = planned.job else { continue };
-        match index.get(&hash) {
-            Some(at) => tasks[*at].arms.push(arm.id.clone()),
-            None => {
-                index.insert(hash, tasks.len());
-                tasks.push(Task { arms: vec![arm.id.clone()], hash, job: project.job(arm)?, reasons });
-            }
-        }
-    }
-    Ok(tasks)
 }
 
 /// What a run came to.
