@@ -119,6 +119,13 @@ pub enum Notice {
         /// What.
         event: Event,
     },
+    /// A try ended for a reason that may pass; another one follows.
+    Again {
+        /// Index of the task.
+        task: usize,
+        /// How this one ended.
+        finish: Finish,
+    },
     /// It is over.
     Finished {
         /// Index of the task.
@@ -202,8 +209,13 @@ pub async fn sweep(
             false => one.run(attempt, scratch, cancel).await,
         };
         store_failed.set(store_failed.get() || matches!(finish, Finish::Store { .. }));
+        let again = policy.tries_again(verdict, attempt, cancel);
+        let (task, told) = (*index, finish.clone());
         // Nobody may be listening any more.
-        let _ = notices.send(Notice::Finished { task: *index, finish: finish.clone() });
+        let _ = notices.send(match again {
+            true => Notice::Again { task, finish: told },
+            false => Notice::Finished { task, finish: told },
+        });
         (verdict, finish)
     })
     .await;

@@ -83,6 +83,11 @@ impl<'t> Progress<'t> {
                 };
                 self.phase(*task, phase);
             }
+            Notice::Again { task, finish } => {
+                if let Finish::Failed { failure } = finish {
+                    self.say(&format!("again     {}  {failure}", self.name(*task)));
+                }
+            }
             Notice::Finished { task, finish } => self.finished(*task, finish),
         }
         self.counts();

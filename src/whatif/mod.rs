@@ -137,13 +137,14 @@ pub fn set(spec: &JobSpec, settings: &[Setting]) -> Result<JobSpec, SetError> {
 /// Every path that can be set, in the order of the spec.
 pub fn paths(spec: &JobSpec) -> Vec<String> {
     let document = serde_json::to_value(spec).unwrap_or_default();
-    let settable = |leaf: Leaf| (!matches!(leaf.kind, Kind::Bound) && fixed(&leaf.path).is_none()).then_some(leaf.path);
+    let settable =
+        |leaf: Leaf| (!matches!(leaf.kind, Kind::Bound) && fixed(&document, &leaf.path).is_none()).then_some(leaf.path);
     leaves(&document).into_iter().filter_map(settable).collect()
 }
 
 fn apply(document: &mut Value, setting: &Setting) -> Result<String, SetError> {
     let asked = setting.path.as_str();
-    if let Some(why) = fixed(asked) {
+    if let Some(why) = fixed(document, asked) {
         return Err(SetError::Fixed { path: asked.to_owned(), why });
     }
     let known = leaves(document);
@@ -251,11 +252,15 @@ fn unknown(document: &Value, asked: &str) -> SetError {
     SetError::Unknown { path: asked.to_owned(), hint }
 }
 
+/// Why what the lock pins cannot be set.
+const PINNED: &str = "its digest would not hold: edit the matrix or configs/clients.yaml, then run `ixbuild lock`";
+
 /// Who decides what no setting may change.
-fn fixed(path: &str) -> Option<String> {
+fn fixed(document: &Value, path: &str) -> Option<String> {
     let reserved = RESERVED_FLAGS.iter().any(|flag| path.contains(&format!(".--{flag}")))
         || RESERVED_ENV.iter().any(|name| path.ends_with(&format!(".env.{name}")));
     let words: Vec<&str> = path.split('.').collect();
+    let of_a_process = processes(document).iter().any(|(stage, _)| *stage == words[0]);
     Some(match words[..] {
         _ if reserved => "the policy of speculative decoding decides it".to_owned(),
         ["speculative", ..] => "the policy of speculative decoding decides it".to_owned(),
@@ -263,10 +268,9 @@ fn fixed(path: &str) -> Option<String> {
         ["schema" | "exploratory" | "what-if" | "output" | "server", ..] if words.len() == 1 => {
             "it says what kind of job this is".to_owned()
         }
-        ["workload", "dataset", ..] | [_, "image" | "package", ..] => {
-            "its digest would not hold: edit the matrix or configs/clients.yaml, then run `ixbuild lock`".to_owned()
-        }
-        [_, "replicas" | "group"] | [_, "resources", "gpus"] => "the matrix row decides it".to_owned(),
+        ["workload", "dataset", ..] => PINNED.to_owned(),
+        [_, "image" | "package", ..] if of_a_process => PINNED.to_owned(),
+        [_, "replicas" | "group"] | [_, "resources", "gpus"] if of_a_process => "the matrix row decides it".to_owned(),
         _ => return None,
     })
 }
