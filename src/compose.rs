@@ -3,7 +3,7 @@
 //! recipe + speculative policy + lock + profile's substitutions → [`JobSpec`]. Pure; an arm that the policy or the profile
 //! cannot let run comes out blocked, with what would unblock it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::golden::Curves;
@@ -13,7 +13,7 @@ use crate::matrix::arm::{Arm, KvOffload, SpecDecoding};
 use crate::recipe::{Composition, NODE, Recipes};
 use crate::sim::{REPLAY_VERSION, SIMULATOR_VERSION};
 use crate::spec::{
-    Acceptance, Deployment, Gates, Group, Hardware, JobSpec, Measurement, Pinned, Schema, Server, Speculative,
+    Acceptance, Deployment, Gates, Group, Hardware, JobSpec, Key, Measurement, Pinned, Schema, Server, Speculative,
 };
 use crate::speculative;
 
@@ -85,7 +85,7 @@ pub enum Composed {
 pub struct Job {
     /// The spec.
     pub spec: JobSpec,
-    /// Seconds that a service may take to be ready, where the recipe says it.
+    /// Seconds that a service may take to be ready, where the recipe says it and the profile does not.
     pub ready_timeout_s: BTreeMap<String, u64>,
 }
 
@@ -117,6 +117,9 @@ impl Composer<'_> {
     }
 
     fn compose_under(&self, arm: &Arm, explore: bool) -> Result<Composed, Diagnostics> {
+        if let Some(fault) = arm.row.oversized() {
+            return Err(fault.into());
+        }
         let Some(composition) = self.recipes.compose(arm, self.lock)? else {
             return Ok(Composed::Blocked(Blocked {
                 why: "no recipe matches".to_owned(),
@@ -140,16 +143,18 @@ impl Composer<'_> {
                 }
             }
         }
-        let substitutions = self.profile.substitutions(SIMULATOR_VERSION, REPLAY_VERSION);
-        if let Some(substitutions) = &substitutions {
+        let mut substitutions = self.profile.substitutions(SIMULATOR_VERSION, REPLAY_VERSION);
+        if let Some(substitutions) = &mut substitutions {
             let programs = services.iter().chain([&resolved.client]).filter_map(|service| service.entrypoint.first());
-            let mut unplayed = programs.filter(|p| !substitutions.programs.contains_key(&p.as_str().into()));
-            if let Some(program) = unplayed.next() {
+            let programs: BTreeSet<Key> = programs.map(|program| Key::from(program.as_str())).collect();
+            if let Some(Key(program)) = programs.iter().find(|program| !substitutions.programs.contains_key(program)) {
                 return Ok(Composed::Blocked(Blocked {
                     why: format!("the profile {} has no part for `{program}`", self.profile.name),
                     unblock: "run it under a profile with the real program".to_owned(),
                 }));
             }
+            // A part that this job does not have says nothing about it.
+            substitutions.programs.retain(|program, _| programs.contains(program));
         }
         let synthetic = speculative.as_ref().is_some_and(|s| matches!(s.acceptance, Acceptance::Synthetic { .. }));
         let dram_gb = match &row.kv_offload {
@@ -186,7 +191,9 @@ impl Composer<'_> {
             schema: Schema::V1,
             what_if: Vec::new(),
         };
-        Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s: resolved.ready_timeout_s })))
+        // A recipe says what the real programs may take to load a model; their stand-ins load none.
+        let ready_timeout_s = if self.profile.rehearses() { BTreeMap::new() } else { resolved.ready_timeout_s };
+        Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s })))
     }
 
     /// The speculation of an arm: what the row asks for, as the recipe drafts it, under the policy; where that blocks it,
@@ -208,7 +215,7 @@ impl Composer<'_> {
             .into()),
             (asked, None) => Err(Diagnostic::at(
                 place,
-                format!("{}: the row asks for {}, its recipe has no `speculative`", arm.id, asked.as_str()),
+                format!("{}: the row asks for {}, its recipe has no `speculative`", arm.row.label, asked.as_str()),
             )
             .help("add an overlay with `speculative: {method, tokens, curve, thinking}` to the recipe")
             .into()),

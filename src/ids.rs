@@ -149,7 +149,7 @@ impl<'de> Deserialize<'de> for JobHash {
 }
 
 /// The hash of a matrix row, for rows without a recipe. Never a store key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowHash(pub Digest);
 
 /// An arm's label, `KEY/SCENARIO/TOPOLOGY-KV[-SPEC]-cN[-eval]`: for people and globs, not identity.

@@ -1,9 +1,11 @@
 //! A build tool whose artefacts are benchmark results.
 
+pub mod changelog;
 pub mod cli;
 pub mod compose;
 pub mod config;
 pub mod exec;
+pub mod git;
 pub mod ids;
 pub mod lock;
 pub mod matrix;
@@ -14,6 +16,7 @@ pub mod project;
 pub mod recipe;
 pub mod result;
 pub mod sim;
+pub mod since;
 pub mod spec;
 pub mod speculative;
 pub mod store;

@@ -11,9 +11,10 @@ use serde_json::Value;
 
 use crate::compose::{Blocked, Composed};
 use crate::config::diagnostic::Diagnostics;
+use crate::config::profile::Profile;
 use crate::ids::{ArmId, JobHash};
 use crate::spec::diff::{Change, changes};
-use crate::store::{JobState, StoreError, StoreView};
+use crate::store::{JobState, Outcome, OutcomeKind, StoreError, StoreView};
 
 /// What composition made of an arm: all that planning needs of a spec, and all that a memo holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,8 +138,27 @@ pub enum Reason {
         /// How many it takes.
         want: usize,
     },
+    /// A record of it was excluded.
+    Excluded {
+        /// The reason on file.
+        why: String,
+    },
+    /// What was a record fails gates under newer formulas.
+    Outdated {
+        /// Their version.
+        formulas: u32,
+        /// The gates.
+        gates: Vec<String>,
+    },
     /// Asked for on the command line.
     Rerun,
+    /// To see whether what is recorded reproduces.
+    Reproduce {
+        /// Which run, from 1.
+        run: usize,
+        /// Of how many.
+        of: usize,
+    },
 }
 
 /// Counts by state, and what is to come.
@@ -175,6 +195,20 @@ pub struct Policy {
     pub load_s: Option<u64>,
     /// Whether jobs hold the GPUs that their specs name.
     pub gpus: bool,
+}
+
+impl Policy {
+    /// The policy of a profile.
+    pub fn of(profile: &Profile, rerun: bool) -> Self {
+        Self {
+            records: profile.records,
+            rerun,
+            real: !profile.rehearses(),
+            start_up_s: profile.estimate.start_up_s,
+            load_s: profile.estimate.load_s,
+            gpus: !profile.rehearses(),
+        }
+    }
 }
 
 /// Why there is no plan.
@@ -266,18 +300,38 @@ fn reasons(
         return Ok(vec![Reason::Rerun]);
     }
     let mut reasons = Vec::new();
-    let last_failed = known.last_failed();
+    let lost = lost(known, store)?;
+    let last_failed = known.last_failed().filter(|last| last.outcome != OutcomeKind::Valid);
     if have > 0 {
         reasons.push(Reason::Few { have, want: policy.records });
+    } else if !lost.is_empty() {
+        // It was recorded under this very spec: no input changed.
     } else if let Some((since, changes)) = nearest(id, hash, spec, store)? {
         reasons.extend(changes.into_iter().map(|change| Reason::Changed { change, since }));
     } else if last_failed.is_none() {
         reasons.push(Reason::New);
     }
+    reasons.extend(lost);
     if let Some(last) = last_failed {
         reasons.push(Reason::LastAttempt { outcome: last.outcome.word().to_owned() });
     }
     Ok(reasons)
+}
+
+/// Why what was once recorded of a job counts no more, oldest first.
+fn lost(known: &JobState, store: &dyn StoreView) -> Result<Vec<Reason>, StoreError> {
+    let mut lost = Vec::new();
+    for at in known.attempts.iter().filter(|at| at.was_valid() && !at.collected) {
+        if at.excluded {
+            let why = store.exclusion(at)?.map(|exclusion| exclusion.reason).unwrap_or_default();
+            lost.push(Reason::Excluded { why });
+        } else if let Some(derived) = &at.derived
+            && let Outcome::Invalid { gates } = store.attempt(at)?.standing()
+        {
+            lost.push(Reason::Outdated { formulas: derived.formulas, gates: gates.clone() });
+        }
+    }
+    Ok(lost)
 }
 
 /// The recorded spec of an arm that differs least from the new one, and how.

@@ -6,9 +6,8 @@ use crate::compose::{Composed, Composer, Job};
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
 use crate::config::golden::Curves;
 use crate::config::inputs::Inputs;
-use crate::config::master;
+use crate::config::load::Config;
 use crate::config::profile::Profile;
-use crate::config::runners::Runners;
 use crate::lock::{self, Lock};
 use crate::matrix::arm::Arm;
 use crate::matrix::expand::{ExpandError, expand};
@@ -20,18 +19,14 @@ use crate::store::StoreView;
 /// Arms that are not worth a thread of their own.
 const PART: usize = 500;
 
-/// Where runners stand in a project; also what marks its top.
-pub const RUNNERS: &str = "configs/runners.yaml";
-
-/// Where golden curves stand in a project.
-const CURVES: &str = "golden_al_distribution";
-
 /// A project's inputs as values.
 pub struct Project {
     /// Everything that was read.
     pub inputs: Inputs,
     /// The profile in force.
     pub profile: Profile,
+    /// What the matrix is made of.
+    pub config: Config,
     /// Recipes and tools.
     pub recipes: Recipes,
     /// Golden acceptance lengths.
@@ -41,43 +36,31 @@ pub struct Project {
 }
 
 impl Project {
-    /// Makes values of everything but the matrix.
+    /// Makes values of everything.
     ///
     /// # Errors
     /// Every fault of every file; a profile that does not exist.
     pub fn load(inputs: Inputs, profile: &str) -> Result<Self, Diagnostics> {
         let mut faults = Diagnostics::default();
         let recipes = faults.absorb(Recipes::load(&inputs));
-        let curves = faults.absorb(curves(&inputs));
+        let config = faults.absorb(Config::of(&inputs));
+        let curves = faults.absorb(Curves::load(&inputs));
         let lock = faults.absorb(inputs.get(lock::FILE).map_or_else(|| Ok(Lock::default()), Lock::read));
         let profile = faults.absorb(Profile::load(&inputs, profile));
-        match (recipes, curves, lock, profile) {
-            (Some(recipes), Some(curves), Some(lock), Some(profile)) => {
-                Ok(Self { inputs, profile, recipes, curves, lock })
+        match (config, recipes, curves, lock, profile) {
+            (Some(config), Some(recipes), Some(curves), Some(lock), Some(profile)) => {
+                Ok(Self { inputs, profile, config, recipes, curves, lock })
             }
             _ => Err(faults),
         }
     }
 
-    /// The arms that a filter lets through, in matrix order; repeated ones once.
+    /// The throughput arms that a filter lets through, in matrix order; repeated ones once.
     ///
     /// # Errors
-    /// Faults in the master files or the runners file; a filter that cannot be applied.
+    /// A filter that cannot be applied; rows that do not fit their runners.
     pub fn arms(&self, filter: &Filter) -> Result<Vec<Arm>, ExpandError> {
-        let sources: Vec<_> =
-            self.inputs.in_folder("configs", "-master.yaml").map(|(_, source)| source.clone()).collect();
-        if sources.is_empty() {
-            let fault = Diagnostic::new("the project has no configs/*-master.yaml");
-            return Err(Diagnostics::from(fault.help("a master file says what is measured")).into());
-        }
-        let mut faults = Diagnostics::default();
-        let entries = faults.absorb(master::parse_all(&sources));
-        let runners = faults.absorb(match self.inputs.get(RUNNERS) {
-            Some(source) => Runners::parse(source),
-            None => Err(Diagnostic::new(format!("{RUNNERS} is missing")).into()),
-        });
-        let (Some(entries), Some(runners)) = (entries, runners) else { return Err(faults.into()) };
-        Ok(arms(&expand(&entries, &runners, filter)?).arms)
+        Ok(arms(&expand(&self.config.entries, &self.config.runners, filter)?).arms)
     }
 
     /// What specs are composed from.
@@ -96,6 +79,10 @@ impl Project {
             let mut known = Vec::new();
             let mut outlines = Vec::with_capacity(arms.len());
             for arm in arms {
+                if let Some(fault) = arm.row.oversized() {
+                    faults.absorb_new(fault.into());
+                    continue;
+                }
                 match composer.compose(arm) {
                     Ok(composed) => outlines.push(Outline::of(arm.id.clone(), &composed, &mut known)),
                     Err(found) => faults.absorb_new(found),
@@ -131,33 +118,12 @@ impl Project {
         }
     }
 
-    /// What planning depends on beside specs and store.
-    pub fn policy(&self, rerun: bool) -> Policy {
-        let profile = &self.profile;
-        Policy {
-            records: profile.records,
-            rerun,
-            real: !profile.rehearses(),
-            start_up_s: profile.estimate.start_up_s,
-            load_s: profile.estimate.load_s,
-            gpus: !profile.rehearses(),
-        }
-    }
-
     /// Plans arms.
     ///
     /// # Errors
     /// Faults in recipes; an arm with two specs; a store that cannot be read.
     pub fn plan(&self, arms: &[&Arm], store: &dyn StoreView, rerun: bool) -> Result<Plan, PlanError> {
         let spec = |index: usize| Ok(self.job(arms[index])?.spec.canonical());
-        plan::plan(self.outlines(arms)?, &spec, store, &self.policy(rerun))
+        plan::plan(self.outlines(arms)?, &spec, store, &Policy::of(&self.profile, rerun))
     }
-}
-
-fn curves(inputs: &Inputs) -> Result<Curves, Diagnostics> {
-    let named = |(path, source): (&str, &std::sync::Arc<_>)| {
-        let name = path.strip_prefix(CURVES)?.strip_prefix('/')?.strip_suffix(".yaml")?;
-        Some((name.to_owned(), std::sync::Arc::clone(source)))
-    };
-    Curves::parse(&inputs.in_folder(CURVES, ".yaml").filter_map(named).collect::<Vec<_>>())
 }

@@ -9,7 +9,7 @@
 //! | fixed sequence length | real |
 //! | agentic throughput without a golden value | blocked |
 //!
-//! No recipe can spell an acceptance length: [`inject`] is the only source of these settings, and [`RESERVED_FLAGS`] and
+//! No recipe can spell an acceptance length: [`inject`] is the only source of these settings; [`is_reserved`] flags and
 //! [`RESERVED_ENV`] are refused in recipes.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,10 @@ use crate::matrix::arm::{Arm, Scenario};
 use crate::spec::{Acceptance, Engine, Key, Service, Speculative, Text, Tree};
 
 /// Flags that carry the acceptance policy; recipes cannot set them.
-pub const RESERVED_FLAGS: [&str; 2] = ["speculative-config", "spec-decode-acceptance-length"];
+const RESERVED_FLAGS: [&str; 2] = ["speculative-config", "spec-decode-acceptance-length"];
+
+/// Their short form.
+const RESERVED_SHORT: &str = "sc";
 
 /// Environment variables that carry the acceptance policy; recipes cannot set them.
 pub const RESERVED_ENV: [&str; 4] = [
@@ -31,6 +34,16 @@ pub const RESERVED_ENV: [&str; 4] = [
     "SGLANG_SIMULATE_ACC_TOKEN_MODE",
     "TLLM_SPEC_DECODE_FORCE_NUM_ACCEPTED_TOKENS",
 ];
+
+/// Whether an argument is a flag that carries the acceptance policy, in any spelling that the engines' parsers take:
+/// `--speculative_config`, `--speculative-config=…`, `--speculative-config.method`, `--speculative-conf`, `-sc`.
+pub fn is_reserved(argument: &str) -> bool {
+    let Some(flag) = argument.strip_prefix('-') else { return false };
+    let name = flag.split(['=', '.']).next().unwrap_or_default().trim_start_matches('-').replace('_', "-");
+    // An abbreviation that leaves no other flag of the engines in question.
+    let abbreviates = |reserved: &&str| reserved.starts_with(&name) && name.len() > "speculative-".len();
+    name == RESERVED_SHORT || RESERVED_FLAGS.iter().any(|reserved| name == *reserved || abbreviates(&reserved))
+}
 
 /// What a recipe says of an arm's speculation: all but how long drafts are accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +76,7 @@ pub fn policy(arm: &Arm, drafting: &Drafting, curves: &Curves) -> Result<Specula
         let tokens = u32::try_from(drafting.tokens).unwrap_or(u32::MAX);
         let cell = curves
             .cell(&drafting.curve, drafting.thinking, tokens)
-            .map_err(|missing| NoGolden { why: missing.to_string() })?;
+            .map_err(|missing| NoGolden { why: format!("{missing}; {}", missing.help) })?;
         let coordinates = [
             ("model", cell.model),
             ("draft-head", cell.draft_head),
@@ -182,6 +195,25 @@ mod tests {
         let mut atom = service();
         inject(&synthetic("2.49"), Engine::Atom, &mut atom).unwrap();
         assert_eq!(atom.argv[1], Text::Literal("2.49".into()));
+    }
+
+    #[test]
+    fn reserved_flags_are_known_in_every_spelling() {
+        for flag in [
+            "--speculative-config",
+            "--speculative_config",
+            "--speculative-config={}",
+            "--speculative-config.method",
+            "--speculative-conf",
+            "-sc",
+            "--spec-decode-acceptance-length=2",
+        ] {
+            assert!(is_reserved(flag), "{flag}");
+        }
+        for word in ["--speculative-", "--spec", "speculative-config", "--kv-transfer-config", "-s", "--scheduler", ""]
+        {
+            assert!(!is_reserved(word), "{word}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! `ixbuild lock` as a user calls it, against a package index and a hub on this machine.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test that cannot go on may end")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::TcpListener;

@@ -15,10 +15,16 @@ use crate::ids::JobHash;
 use crate::spec::diff::{Change, changes};
 use crate::store::StoreView;
 
+const NOTES: &str = "\
+An arm is taken as the configs say it now, a job hash as it was recorded.
+
+Examples:
+  ixbuild diff tp8-resident-c8 tp8-vllm-simple-c8
+  ixbuild diff job:15cd tp8-resident-mtp-c1 --profile rehearsal";
+
 /// Print every difference of two specs, grouped by stage
-///
-/// Each side is an arm (as the configs say it now) or a job hash (as it was recorded).
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub struct DiffArgs {
     /// The old side: an arm or a job hash
     #[arg(value_name = "ARM|HASH")]
@@ -26,9 +32,9 @@ pub struct DiffArgs {
     /// The new side: an arm or a job hash
     #[arg(value_name = "ARM|HASH")]
     new: String,
-    /// Print one JSON object
+    /// Print one JSON object: `old`, `new` (job hashes), `changes` (each `stage`, `what`, `old`, `new`)
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn diff(args: &DiffArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
@@ -39,11 +45,12 @@ pub(super) fn diff(args: &DiffArgs, globals: &Globals, printer: Printer) -> Resu
         printer.data(&json!({"old": old_hash, "new": new_hash, "changes": found}).to_string());
         return Ok(exit::OK);
     }
-    printer.note(&format!("{} → {}", old_hash.short(), new_hash.short()));
-    match found.is_empty() {
-        true => printer.data("no difference: one job"),
-        false => printer.data(&grouped(&found)),
-    }
+    let shown = |word: &str, hash: &JobHash| match is_hash(word) {
+        true => hash.short(),
+        false => format!("{word} ({})", hash.short()),
+    };
+    printer.note(&format!("{} → {}", shown(&args.old, &old_hash), shown(&args.new, &new_hash)));
+    printer.data(&if found.is_empty() { "no difference: one job".to_owned() } else { grouped(&found) });
     Ok(exit::OK)
 }
 
@@ -52,12 +59,16 @@ pub(super) fn grouped(changes: &[Change]) -> String {
     let mut lines: Vec<String> = Vec::new();
     let mut stage = "";
     for change in changes {
+        if change.what.is_empty() {
+            lines.push(change_text(change, usize::MAX));
+            continue;
+        }
         if change.stage != stage {
             stage = &change.stage;
             lines.push(stage.to_owned());
         }
         let within = Change { stage: String::new(), ..change.clone() };
-        lines.push(format!("  {}", change_text(&within).trim_start()));
+        lines.push(format!("  {}", change_text(&within, usize::MAX)));
     }
     lines.join("\n")
 }

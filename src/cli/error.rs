@@ -1,6 +1,7 @@
 //! The one rendering of errors: message, `file:line:column` with the YAML snippet, and a hint that names the fix.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use serde_json::{Value, json};
 
 use super::exit;
 use crate::config::diagnostic::{Diagnostic, Diagnostics};
@@ -51,21 +52,36 @@ impl Error {
 
     /// The text for stderr, with colour or without.
     pub fn render(&self, colour: bool) -> String {
-        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let mut out = String::new();
-        for diagnostic in &self.diagnostics.0 {
-            out.push_str(&render_diagnostic(diagnostic, &renderer));
-            out.push_str("\n\n");
+        let mut parts: Vec<String> =
+            self.diagnostics.0.iter().map(|diagnostic| render_diagnostic(diagnostic, colour)).collect();
+        if !self.message.is_empty() {
+            parts.push(plain(&self.message, self.hint.as_deref(), colour));
         }
-        if self.message.is_empty() {
-            return out.trim_end().to_owned();
-        }
-        let mut group = Group::with_title(Level::ERROR.primary_title(self.message.as_str()));
-        if let Some(hint) = &self.hint {
-            group = group.element(Level::HELP.message(hint.as_str()));
-        }
-        out.push_str(&renderer.render(&[group]));
-        out
+        parts.join("\n\n")
+    }
+
+    /// The error as the one JSON object of a verb that was asked for one.
+    pub fn json(&self) -> Value {
+        let diagnostic = |fault: &Diagnostic| {
+            let place = fault.place.as_ref().map(|place| (place, place.source.line_column(place.span.start)));
+            json!({
+                "message": fault.message,
+                "file": place.map(|(place, _)| place.source.name.as_str()),
+                "line": place.map(|(_, (line, _))| line),
+                "column": place.map(|(_, (_, column))| column),
+                "hint": fault.help,
+            })
+        };
+        let message = match (self.message.as_str(), self.diagnostics.0.first()) {
+            ("", Some(only)) => only.message.as_str(),
+            (message, _) => message,
+        };
+        json!({"error": {
+            "code": self.code,
+            "message": message,
+            "hint": self.hint,
+            "diagnostics": self.diagnostics.0.iter().map(diagnostic).collect::<Vec<_>>(),
+        }})
     }
 }
 
@@ -110,7 +126,18 @@ impl From<ExpandError> for Error {
     }
 }
 
-fn render_diagnostic(diagnostic: &Diagnostic, renderer: &Renderer) -> String {
+/// An error without a snippet.
+fn plain(message: &str, hint: Option<&str>, colour: bool) -> String {
+    let bold = |code: &str, text: &str| if colour { format!("\x1b[1;{code}m{text}\x1b[0m") } else { text.to_owned() };
+    let hint = hint.map(|hint| format!("\n  {} {hint}", bold("96", "help:"))).unwrap_or_default();
+    format!("{} {message}{hint}", bold("91", "error:"))
+}
+
+fn render_diagnostic(diagnostic: &Diagnostic, colour: bool) -> String {
+    if diagnostic.place.is_none() {
+        return plain(&diagnostic.message, diagnostic.help.as_deref(), colour);
+    }
+    let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
     let mut group = Group::with_title(Level::ERROR.primary_title(diagnostic.message.as_str()));
     if let Some(place) = &diagnostic.place {
         let mut snippet = Snippet::source(place.source.text.as_str()).path(place.source.name.as_str());

@@ -31,6 +31,8 @@ pub struct How {
     pub retries: u32,
     /// After a failure, leave the job's services up until it is stopped.
     pub keep_on_failure: bool,
+    /// How long the whole is expected to take.
+    pub expected: Duration,
 }
 
 /// Runs tasks with progress on stderr; what became of each, in order. Ctrl-C, SIGTERM and SIGHUP stop every
@@ -64,7 +66,7 @@ pub fn execute(
     Ok(runtime.block_on(async {
         let (canceller, cancel) = cancellation();
         let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-        let mut progress = Progress::new(tasks, printer);
+        let mut progress = Progress::new(tasks, how.expected, printer);
         let mut work = std::pin::pin!(sweep(tasks, &context, &sender, &cancel));
         let mut signals = Signals::new();
         let finishes = loop {
@@ -74,7 +76,7 @@ pub fn execute(
                 finishes = &mut work => break finishes,
                 () = signals.next() => {
                     canceller.cancel();
-                    printer.note("stopping every process; logs are kept");
+                    progress.say(&format!("stopping every process; logs stay in {}", context.scratch.display()));
                 }
             }
         };

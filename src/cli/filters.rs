@@ -1,35 +1,24 @@
 //! The flags that say which part of the matrix a verb works on: shared by `matrix`, `plan`, `run` and others.
 
-use std::path::{Path, PathBuf};
-
 use clap::{Args, ValueEnum};
 
 use super::error::Error;
-use crate::config::load::{Config, find_masters};
+use crate::config::load::Config;
 use crate::matrix::evals::{self, Evals};
 use crate::matrix::expand::{MatrixRow, expand};
 use crate::matrix::filter::{Common, Filter, Keys, ScenarioType, Sweep};
-
-/// Where the configuration lies, seen from the working directory.
-const CONFIG_DIR: &str = "configs";
 
 /// Which part of the matrix.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Matrix")]
 pub struct FilterArgs {
-    /// Master files
-    #[arg(long, num_args = 1.., value_name = "FILE")]
-    pub config_files: Vec<PathBuf>,
-    /// Runners file
-    #[arg(long, value_name = "FILE", default_value = "configs/runners.yaml")]
-    pub runner_config: PathBuf,
     /// Config keys or globs of them (`*`, `?`), instead of a whole sweep
     #[arg(long, num_args = 1.., value_name = "KEY")]
     pub config_keys: Vec<String>,
-    /// With --config-keys: keep these concurrencies
-    #[arg(long, num_args = 1.., value_name = "N")]
+    /// Only these concurrencies (`matrix` takes it with --config-keys)
+    #[arg(long, num_args = 1.., value_name = "N", value_delimiter = ',')]
     pub conc: Vec<i64>,
-    /// Sequence lengths of fixed-seq-len rows
+    /// Sequence lengths of fixed-seq-len rows, in and out
     #[arg(long, num_args = 1.., value_name = "NAME")]
     pub seq_lens: Vec<SeqLen>,
     /// Kinds of scenario
@@ -84,54 +73,43 @@ pub struct FilterArgs {
 
 /// Names of sequence lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "comments here would stretch the verb's help")]
 pub enum SeqLen {
-    /// 1024 in, 1024 out
     #[value(name = "1k1k")]
     In1kOut1k,
-    /// 8192 in, 1024 out
     #[value(name = "8k1k")]
     In8kOut1k,
 }
 
 /// Kinds of scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "comments here would stretch the verb's help")]
 pub enum ScenarioArg {
-    /// Independent requests of given lengths
     FixedSeqLen,
-    /// Recorded coding sessions
     AgenticCoding,
 }
 
 impl FilterArgs {
-    /// Reads the files and expands what is asked for, evals marked. Without `--config-files` it takes every
-    /// `configs/*-master.yaml`.
+    /// The rows that pass, evals marked.
     ///
     /// # Errors
-    /// Flags that contradict each other, faults of the files, selections that match nothing.
-    pub fn rows(&self) -> Result<Vec<MatrixRow>, Error> {
-        let filter = self.filter()?;
-        let found;
-        let masters = match self.config_files.as_slice() {
-            [] => {
-                found = find_masters(Path::new(CONFIG_DIR))?;
-                &found
-            }
-            given => given,
-        };
-        let config = Config::load(masters, &self.runner_config)?;
-        let rows = expand(&config.entries, &config.runners, &filter)?;
+    /// Flags that contradict each other, selections that match nothing, rows that do not fit their runners.
+    pub fn rows(&self, config: &Config) -> Result<Vec<MatrixRow>, Error> {
+        let rows = expand(&config.entries, &config.runners, &self.filter()?)?;
         Ok(evals::apply(rows, self.evals()))
     }
 
-    /// As [`FilterArgs::rows`], for verbs that choose arms by name: `--conc` alone keeps its values of every key.
-    ///
-    /// # Errors
-    /// As for `rows`.
-    pub fn rows_of_all_keys(&self) -> Result<Vec<MatrixRow>, Error> {
-        if self.conc.is_empty() || !self.config_keys.is_empty() {
-            return self.rows();
-        }
-        Self { config_keys: vec!["*".to_owned()], ..self.clone() }.rows()
+    /// Whether no flag narrows the matrix.
+    pub fn is_empty(&self) -> bool {
+        let widest = [&self.config_keys, &self.model_prefix, &self.precision, &self.framework, &self.runner_type];
+        let bounds = [self.min_conc, self.max_conc, self.max_tp];
+        widest.iter().all(|words| words.is_empty())
+            && self.conc.is_empty()
+            && self.seq_lens.is_empty()
+            && self.scenario_type.is_empty()
+            && self.runner_node_filter.is_none()
+            && bounds.iter().all(Option::is_none)
+            && !(self.single_node || self.multi_node || self.evals_only || self.all_evals)
     }
 
     /// How far evaluation goes.

@@ -52,7 +52,7 @@ pub struct LockArgs {
     /// Print one JSON object: `entries` (each `section`, `name`, `status` of locked, kept, unlocked, dropped, and `detail`;
     /// closures also `package` and `base`), `complete`, `changed`, `written`
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn lock(args: &LockArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {

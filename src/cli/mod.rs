@@ -1,5 +1,6 @@
 //! The command line: flags, verbs, and the mapping from outcomes to exit codes. Nothing imports this module.
 
+pub mod changelog;
 pub mod error;
 pub mod exit;
 pub mod filters;
@@ -18,9 +19,11 @@ mod consent;
 mod diff;
 mod execute;
 mod logs;
+mod names;
 mod plan;
 mod progress;
 mod ps;
+mod report;
 mod results;
 mod run;
 mod selection;
@@ -33,50 +36,58 @@ mod why;
 use std::path::PathBuf;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::config::profile;
 use crate::store::Store;
 use error::Error;
 use printer::Printer;
 
-/// A build tool whose artefacts are LLM inference benchmark results.
-///
-/// Every row of the matrix at one concurrency (an arm) is compiled into a job spec, named by the SHA-256 of that spec, run,
-/// and stored under that name. What did not change is never run again.
+/// A build tool whose artefacts are LLM inference benchmark results
 #[derive(Debug, Parser)]
-#[command(name = "ixbuild", version, propagate_version = true, max_term_width = 110, after_help = EXAMPLES)]
+#[command(
+    name = "ixbuild",
+    version,
+    max_term_width = 110,
+    after_help = NOTES,
+    disable_help_subcommand = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub verb: Verb,
+    pub verb: Option<Verb>,
     /// Where and how.
     #[command(flatten)]
     pub globals: Globals,
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  ixbuild plan --profile rehearsal                  what would run, and why
-  ixbuild run --only-changed --profile rehearsal    run every arm that has no record
-  ixbuild show tp8-resident-mtp-c1 --format sh      the commands of an arm, as a script
-  ixbuild why tp8-resident-mtp-c1                   why an arm ran, or would run
+const NOTES: &str = "\
+Every row of the matrix at one concurrency (an arm) is compiled into a job spec, named by the SHA-256 of that spec, run, \
+and stored under that name. What did not change is never run again.
 
-Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment,
-130 interrupted. The README says more.";
+Examples:
+  ixbuild plan --profile rehearsal                what would run, and why
+  ixbuild run --only-changed --profile rehearsal  run every arm that has no record
+  ixbuild show tp8-resident-mtp-c1 --format sh    the commands of an arm, as a script
+  ixbuild why tp8-resident-mtp-c1                 why an arm ran, or would run
+  ixbuild logs tp8-resident-mtp-c1 server         what its server printed
+
+Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment, 130 \
+interrupted. With --json an error is one object as well: `error` with `code`, `message`, `hint`, `diagnostics`.";
 
 /// Flags of every verb.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Everywhere")]
 pub struct Globals {
     /// The project's folder [default: the nearest one above the working directory with configs/runners.yaml]
-    #[arg(long, short = 'C', global = true, value_name = "DIR", env = "IXBUILD_PROJECT")]
+    #[arg(long, short = 'C', global = true, value_name = "DIR", env = "IXBUILD_PROJECT", hide_env_values = true)]
     pub project: Option<PathBuf>,
     /// Where results live [default: $XDG_DATA_HOME/ixbuild, else ~/.local/share/ixbuild]
-    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE",
+    #[arg(long, global = true, value_name = "DIR", env = "IXBUILD_STORE", hide_env_values = true,
         value_parser = OsStringValueParser::new().map(PathBuf::from))]
     pub store: Option<PathBuf>,
     /// Where and how specs run: rehearsal, docker, or a name from configs/profiles [default: docker]
-    #[arg(long, short = 'P', global = true, value_name = "NAME", env = "IXBUILD_PROFILE")]
+    #[arg(long, short = 'P', global = true, value_name = "NAME", env = "IXBUILD_PROFILE", hide_env_values = true)]
     pub profile: Option<String>,
 }
 
@@ -109,6 +120,7 @@ pub enum Verb {
     Diff(diff::DiffArgs),
     Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
+    Changelog(changelog::ChangelogArgs),
     Store(store::Args),
     Sim(sim::Sim),
     Replay(replay::Replay),
@@ -116,21 +128,46 @@ pub enum Verb {
     Supervise(supervise::Supervise),
 }
 
+impl Verb {
+    /// Whether it was asked for one JSON object.
+    fn wants_json(&self) -> bool {
+        match self {
+            Verb::Plan(args) => args.json,
+            Verb::Run(args) => args.json,
+            Verb::Ps(args) => args.json,
+            Verb::Show(args) => args.wants_json(),
+            Verb::Why(args) => args.json,
+            Verb::Diff(args) => args.json,
+            Verb::Lock(args) => args.json,
+            Verb::Store(args) => args.wants_json(),
+            Verb::Logs(_) | Verb::Stop(_) => false,
+            Verb::Matrix(_) | Verb::Changelog(_) | Verb::Sim(_) | Verb::Replay(_) | Verb::Supervise(_) => false,
+        }
+    }
+}
+
 /// Carries out one command line; the exit code.
 pub fn run(cli: Cli) -> u8 {
     let printer = Printer::from_environment();
-    match dispatch(cli, printer) {
+    let Some(verb) = cli.verb else {
+        printer.note(Cli::command().render_help().to_string().trim_end());
+        return exit::USAGE;
+    };
+    let as_json = verb.wants_json();
+    match dispatch(verb, &cli.globals, printer) {
         Ok(code) => code,
         Err(error) => {
             printer.note(&error.render(printer.colour_err));
+            if as_json {
+                printer.data(&error.json().to_string());
+            }
             error.code
         }
     }
 }
 
-fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
-    let globals = &cli.globals;
-    match cli.verb {
+fn dispatch(verb: Verb, globals: &Globals, printer: Printer) -> Result<u8, Error> {
+    match verb {
         Verb::Plan(args) => plan::plan(&args, globals, printer),
         Verb::Run(args) => run::run(&args, globals, printer),
         Verb::Ps(args) => ps::ps(&args, globals, printer),
@@ -141,7 +178,8 @@ fn dispatch(cli: Cli, printer: Printer) -> Result<u8, Error> {
         Verb::Diff(args) => diff::diff(&args, globals, printer),
         Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),
-        Verb::Store(args) => store::run(args, cli.globals.store, printer),
+        Verb::Changelog(args) => changelog::run(&args, globals, printer),
+        Verb::Store(args) => store::run(args, globals.store.clone(), printer),
         Verb::Sim(args) => sim::run(&args, printer),
         Verb::Replay(args) => replay::run(&args, printer),
         Verb::Supervise(args) => supervise::run(&args),

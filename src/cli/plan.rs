@@ -1,56 +1,120 @@
 //! `ixbuild plan`: what would run, and why.
 
+use std::cell::OnceCell;
+
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::Globals;
 use super::error::Error;
 use super::exit;
+use super::names::{Grouped, split};
 use super::printer::Printer;
-use super::project::Project;
+use super::project::{Files, Project};
 use super::selection::Selection;
-use super::table::{Tone, count, duration, paint};
+use super::table::{Tone, count, cut, duration, paint};
 use crate::compose::Blocked;
-use crate::matrix::filter::{Filter, Sweep};
-use crate::plan::{Plan, Planned, Reason, State, Summary};
+use crate::config::profile::Profile;
+use crate::matrix::arm::Arm;
+use crate::memo::{Key, Memos};
+use crate::plan::{self, Plan, Planned, Policy, Reason, State, Summary};
+use crate::store::Store;
+
+/// Input files of more bytes than this are worth a memo: below, composing takes less time than reading one.
+const MEMO_FROM: usize = 1 << 20;
 
 /// How many reasons the table shows for an arm.
 const SHOWN: usize = 4;
 
+/// How many characters of an old or new value the table shows.
+const VALUE: usize = 48;
+
+const NOTES: &str = "\
+Reasons compare an arm with the nearest spec that was recorded for it; `ixbuild why` prints all of them. With --json: \
+`profile`, `store`, `arms` (each `id`, `job`, `state` of recorded, run, running or blocked, `reasons`) and `summary` \
+(counts by state, `jobs`, `gpu_hours`, `wall_seconds`).
+
+Examples:
+  ixbuild plan                                   every arm, under the profile docker
+  ixbuild plan '*mooncake*' --profile rehearsal  some arms, as they would be rehearsed
+  ixbuild plan --max-conc 16 --json              for a script";
+
 /// Show what is recorded, what would run and why, what is running, and what is blocked
-///
-/// Reasons compare an arm with the nearest spec that was recorded for it. `--json` prints one object: `arms` (each with
-/// `id`, `job`, `state` of recorded, run, running, blocked, and `reasons`) and `summary` (counts by state, `jobs`,
-/// `gpu_hours`, `wall_seconds`).
 #[derive(Debug, Args)]
+#[command(after_help = NOTES, override_usage = "ixbuild plan [ARM|KEY|GLOB]... [OPTIONS]")]
 pub struct PlanArgs {
-    #[command(flatten)]
-    selection: Selection,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+    #[command(flatten)]
+    selection: Selection,
 }
 
 pub(super) fn plan(args: &PlanArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
-    let project = Project::open(globals)?;
     let store = globals.store()?;
-    let arms = project.arms(&Filter::Sweep(Sweep::default()))?;
-    let plan = project.plan(&args.selection.choose(&arms)?, &store, false)?;
-    let summary = plan.summary(project.profile.jobs);
-    if args.json {
-        let value = json!({
-            "profile": project.profile.name,
-            "store": store.root().display().to_string(),
-            "arms": plan.arms.iter().map(arm_json).collect::<Vec<_>>(),
-            "summary": summary,
-        });
-        printer.data(&value.to_string());
-        return Ok(exit::OK);
-    }
-    printer.note(&format!("profile {}, store {}", project.profile.name, store.root().display()));
-    printer.data(&render(&plan, printer));
-    printer.data(&summary_line(&summary, &project));
+    let (plan, profile) = prepare(args, globals, &store)?;
+    print(&plan, profile.jobs, args.json, &profile, &store, printer);
     Ok(exit::OK)
+}
+
+/// Plans a selection; of a large matrix whose inputs did not change, from the memo of the last time.
+fn prepare(args: &PlanArgs, globals: &Globals, store: &Store) -> Result<(Plan, Profile), Error> {
+    let files = Files::read(globals)?;
+    let memo = match Memos::of_user() {
+        Some(memos) if files.inputs.bytes() > MEMO_FROM => {
+            let selection = format!("{:?}", args.selection);
+            Key::of(&files.inputs, globals.profile_name(), &selection).map(|key| (memos, key))
+        }
+        _ => None,
+    };
+    let known = memo.as_ref().and_then(|(memos, key)| memos.load(key));
+    let profile = Profile::load(&files.inputs, globals.profile_name())?;
+    let policy = Policy::of(&profile, false);
+    let opened: OnceCell<(Project, Vec<Arm>)> = OnceCell::new();
+    let open = || -> Result<&(Project, Vec<Arm>), Error> {
+        if let Some(opened) = opened.get() {
+            return Ok(opened);
+        }
+        let project = files.clone().open(globals)?;
+        let arms = args.selection.choose(&project)?;
+        Ok(opened.get_or_init(|| (project, arms)))
+    };
+    let outlines = match known {
+        Some(outlines) => outlines,
+        None => {
+            let (project, arms) = open()?;
+            let outlines = project.outlines(&arms.iter().collect::<Vec<_>>())?;
+            if let Some((memos, key)) = &memo {
+                memos.save(key, &outlines);
+            }
+            outlines
+        }
+    };
+    let spec = |index: usize| {
+        let (project, arms) = open().map_err(|error| error.diagnostics)?;
+        Ok(project.job(&arms[index])?.spec.canonical())
+    };
+    Ok((plan::plan(outlines, &spec, store, &policy)?, profile))
+}
+
+/// Prints a plan with so many jobs at a time.
+pub(super) fn print(plan: &Plan, jobs: usize, as_json: bool, profile: &Profile, store: &Store, printer: Printer) {
+    let summary = plan.summary(jobs);
+    if as_json {
+        let head = json!({"profile": profile.name, "store": store.root().display().to_string()}).to_string();
+        let arms = plan.arms.iter().enumerate().map(|(index, arm)| {
+            let comma = if index == 0 { "" } else { "," };
+            format!("{comma}{}", arm_json(arm))
+        });
+        let start = format!("{},\"arms\":[", head.trim_end_matches('}'));
+        let end = format!("],\"summary\":{}}}\n", json!(summary));
+        return printer.stream(std::iter::once(start).chain(arms).chain([end]));
+    }
+    printer.note(&format!("profile {}, store {}", profile.name, store.root().display()));
+    if !plan.arms.is_empty() {
+        printer.data(&render(plan, printer));
+    }
+    printer.data(&summary_line(&summary, jobs, profile));
 }
 
 /// One arm of the documented JSON.
@@ -77,36 +141,39 @@ pub(super) fn arm_json(arm: &Planned) -> Value {
 }
 
 /// The plan as lines: state, arm, reasons; then what blocks, once each.
-pub(super) fn render(plan: &Plan, printer: Printer) -> String {
-    let width = plan.arms.iter().map(|arm| arm.id.as_str().chars().count()).max().unwrap_or(0);
+fn render(plan: &Plan, printer: Printer) -> String {
+    let width = plan.arms.iter().map(|arm| split(arm.id.as_str()).1.chars().count()).max().unwrap_or(0);
     let mut notes: Vec<(String, String, usize)> = Vec::new();
-    let mut lines = Vec::new();
+    let mut grouped = Grouped::default();
     for arm in &plan.arms {
         let (tone, mut words) = match &arm.state {
             State::Recorded { n: 1 } => (Tone::Good, vec![String::new()]),
             State::Recorded { n } => (Tone::Good, vec![count(*n, "record")]),
-            State::Run(reasons) => (Tone::Warm, reasons.iter().map(reason_text).collect()),
+            State::Run(reasons) => (Tone::Warm, reasons.iter().map(|reason| reason_text(reason, VALUE)).collect()),
             State::Running { owner } => (Tone::Warm, vec![owner.clone()]),
             State::Blocked(blocked) => {
-                let marks: Vec<String> =
-                    blocked.iter().map(|blocked| format!("[{}]", note(&mut notes, blocked))).collect();
+                let mut marks: Vec<usize> = blocked.iter().map(|blocked| note(&mut notes, blocked)).collect();
+                marks.sort_unstable();
+                let marks: Vec<String> = marks.into_iter().map(|mark| format!("[{mark}]")).collect();
                 (Tone::Bad, vec![marks.join(" ")])
             }
         };
         if words.len() > SHOWN {
             let more = words.len() - SHOWN + 1;
             words.truncate(SHOWN - 1);
-            words.push(format!("and {more} more: ixbuild why {}", arm.id));
+            words.push(format!("and {more} more"));
         }
+        let (_, name) = split(arm.id.as_str());
         let state = paint(printer, tone, &format!("{:<8}", arm.state.word()));
         for (index, word) in words.iter().enumerate() {
             let line = match index {
-                0 => format!("{state}  {:<width$}  {word}", arm.id.as_str()),
+                0 => format!("{state}  {name:<width$}  {word}"),
                 _ => format!("{:8}  {:width$}  {word}", "", ""),
             };
-            lines.push(line.trim_end().to_owned());
+            grouped.push(arm.id.as_str(), &line);
         }
     }
+    let mut lines = grouped.lines();
     for (index, (why, unblock, arms)) in notes.iter().enumerate() {
         lines.push(format!("[{}] {why} ({}); unblock: {unblock}", index + 1, count(*arms, "arm")));
     }
@@ -124,30 +191,35 @@ fn note(notes: &mut Vec<(String, String, usize)>, blocked: &Blocked) -> usize {
     index + 1
 }
 
-/// A reason in words.
-pub(super) fn reason_text(reason: &Reason) -> String {
+/// A reason in words; values of at most so many characters.
+pub(super) fn reason_text(reason: &Reason, limit: usize) -> String {
     match reason {
         Reason::New => "new".to_owned(),
-        Reason::Changed { change, .. } => change_text(change),
+        Reason::Changed { change, .. } => change_text(change, limit),
         Reason::LastAttempt { outcome } => format!("the last attempt was {outcome}"),
         Reason::Few { have, want } => format!("{} of {want}", count(*have, "record")),
+        Reason::Excluded { why } => format!("its record was excluded: {why}"),
+        Reason::Outdated { formulas, gates } => {
+            format!("its record is invalid under formulas {formulas}: {}", gates.join(", "))
+        }
         Reason::Rerun => "asked for with --rerun".to_owned(),
+        Reason::Reproduce { run, of } => format!("reproduction, run {run} of {of}"),
     }
 }
 
-/// `server --max-num-seqs: 16 → 32`.
-pub(super) fn change_text(change: &crate::spec::diff::Change) -> String {
+/// `server --max-num-seqs: 16 → 32`; values of at most so many characters.
+pub(super) fn change_text(change: &crate::spec::diff::Change, limit: usize) -> String {
     let side = |value: &Option<String>| match value {
         None => "(none)".to_owned(),
         Some(text) if text.is_empty() => "\"\"".to_owned(),
-        Some(text) => text.clone(),
+        Some(text) => cut(text, limit),
     };
     let what = [change.stage.as_str(), change.what.as_str()].join(" ");
-    format!("{}: {} → {}", what.trim_end(), side(&change.old), side(&change.new))
+    format!("{}: {} → {}", what.trim(), side(&change.old), side(&change.new))
 }
 
 /// Counts by state and what is to come.
-pub(super) fn summary_line(summary: &Summary, project: &Project) -> String {
+fn summary_line(summary: &Summary, at_a_time: usize, profile: &Profile) -> String {
     let total = summary.recorded + summary.run + summary.running + summary.blocked;
     let mut line = format!(
         "{}: {} recorded, {} to run, {} running, {} blocked",
@@ -158,7 +230,7 @@ pub(super) fn summary_line(summary: &Summary, project: &Project) -> String {
         summary.blocked
     );
     if summary.run > 0 {
-        let hours = if project.profile.rehearses() {
+        let hours = if profile.rehearses() {
             "no GPU-hours (a rehearsal)".to_owned()
         } else {
             format!("{:.1} GPU-hours", summary.gpu_hours)
@@ -168,7 +240,7 @@ pub(super) fn summary_line(summary: &Summary, project: &Project) -> String {
         line.push_str(&format!(
             "{shared}\n{hours}, about {} with {} at a time",
             duration(summary.wall_seconds),
-            count(project.profile.jobs, "job")
+            count(at_a_time, "job")
         ));
     }
     line

@@ -40,13 +40,28 @@ impl Printer {
     pub fn bytes(&self, bytes: &[u8]) {
         let mut stream = std::io::stdout().lock();
         if let Err(error) = stream.write_all(bytes).and_then(|()| stream.flush()) {
-            if error.kind() == ErrorKind::BrokenPipe {
-                // Nobody reads any more, and has read what they wanted.
-                std::process::exit(exit::OK.into());
-            }
-            self.note(&format!("error: cannot write to stdout: {error}"));
-            std::process::exit(exit::ENVIRONMENT.into());
+            self.unwritable(&error);
         }
+    }
+
+    /// Data in pieces, as they are made: for documents too large to hold.
+    pub fn stream(&self, pieces: impl Iterator<Item = String>) {
+        let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        let written =
+            pieces.into_iter().try_for_each(|piece| out.write_all(piece.as_bytes())).and_then(|()| out.flush());
+        if let Err(error) = written {
+            self.unwritable(&error);
+        }
+    }
+
+    /// Ends the program because stdout takes nothing more.
+    fn unwritable(&self, error: &std::io::Error) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            // Nobody reads any more, and has read what they wanted.
+            std::process::exit(exit::OK.into());
+        }
+        self.note(&format!("error: cannot write to stdout: {error}"));
+        std::process::exit(exit::ENVIRONMENT.into());
     }
 
     /// A line for the person at the terminal.

@@ -5,16 +5,26 @@ use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use super::names;
 use super::printer::Printer;
 use super::results::headline;
-use super::table::{Tone, paint_if};
+use super::table::{Tone, cut, duration, paint_if};
 use crate::exec::{Failure, What};
 use crate::result::GateVerdict;
 use crate::sweep::{Finish, Notice, Task};
 
+/// The longest name that leaves room for the rest of a line of 80 columns.
+const NAME: usize = 40;
+
+/// Without bars a phase is a line of its own once the one before it took so long.
+const LONG: Duration = Duration::from_secs(5);
+
 /// Follows a sweep.
-pub struct Progress<'t> {
-    tasks: &'t [Task],
+pub struct Progress {
+    ids: Vec<String>,
+    names: Vec<String>,
+    width: usize,
+    expected: Duration,
     printer: Printer,
     bars: Option<MultiProgress>,
     total: ProgressBar,
@@ -27,22 +37,14 @@ pub struct Progress<'t> {
 struct Running {
     bar: ProgressBar,
     since: Instant,
-    phase: String,
+    told: Instant,
 }
 
-/// What to do with a job whose services are kept up after a failure.
-fn held(name: &str, failure: &Failure, endpoints: &BTreeMap<String, String>) -> String {
-    let mut lines = vec![format!("kept      {name}  {failure}"), "  its services stay up:".to_owned()];
-    let width = endpoints.keys().map(String::len).max().unwrap_or(0);
-    lines.extend(endpoints.iter().map(|(name, address)| format!("    {name:<width$}  {address}")));
-    lines.push(format!("  logs: ixbuild logs {name}"));
-    lines.push(format!("  stop them: Ctrl-C, which ends the run, or `ixbuild stop {name}`"));
-    lines.join("\n")
-}
-
-impl<'t> Progress<'t> {
-    /// For these tasks.
-    pub fn new(tasks: &'t [Task], printer: Printer) -> Self {
+impl Progress {
+    /// For these tasks, which should take so long.
+    pub fn new(tasks: &[Task], expected: Duration, printer: Printer) -> Self {
+        let ids = tasks.iter().map(|task| task.arms.first().map_or("", |arm| arm.as_str()));
+        let names: Vec<String> = names::short(ids.clone()).into_iter().map(|name| cut(name, NAME)).collect();
         let bars = printer.interactive.then(MultiProgress::new);
         let total = match &bars {
             Some(bars) => bars.add(ProgressBar::new(tasks.len() as u64)),
@@ -54,19 +56,33 @@ impl<'t> Progress<'t> {
         if bars.is_some() {
             total.enable_steady_tick(Duration::from_millis(200));
         }
-        Self { tasks, printer, bars, total, running: BTreeMap::new(), begun: Instant::now(), done: 0, failed: 0 }
+        Self {
+            width: names.iter().map(|name| name.chars().count()).max().unwrap_or(0),
+            names,
+            ids: ids.map(str::to_owned).collect(),
+            expected,
+            printer,
+            bars,
+            total,
+            running: BTreeMap::new(),
+            begun: Instant::now(),
+            done: 0,
+            failed: 0,
+        }
     }
 
     /// Shows one notice.
     pub fn notice(&mut self, notice: &Notice) {
         match notice {
-            Notice::Waiting { task, owner } => self.phase(*task, format!("waiting: {owner} runs it")),
+            Notice::Waiting { task, owner } => {
+                self.phase(*task, &format!("waiting: {owner} runs it"), true);
+            }
             Notice::TookOver { task, owner, ended, scratch } => {
                 let ended = if ended.is_empty() { String::new() } else { format!("; ended {}", ended.join(", ")) };
-                let files =
-                    scratch.as_ref().map(|files| format!("\n  its files: {}", files.display())).unwrap_or_default();
+                let files = scratch.as_ref().map(|files| format!("\n  its files: {}", files.display()));
                 let name = self.name(*task);
-                self.say(&format!("took over {name} from {owner}, which is dead{ended}{files}"));
+                let files = files.unwrap_or_default();
+                self.say(&format!("{:<8}  {name}  from {owner}, which is dead{ended}{files}", "taken"));
             }
             Notice::Event { task, event } => {
                 let phase = match &event.what {
@@ -76,107 +92,22 @@ impl<'t> Progress<'t> {
                     What::ClientStarted => "measuring".to_owned(),
                     What::Stopping => "stopping".to_owned(),
                     What::Holding { failure, endpoints } => {
-                        self.say(&held(self.name(*task), failure, endpoints));
+                        let id = self.ids.get(*task).map_or("", String::as_str);
+                        self.say(&held(&self.name(*task), id, failure, endpoints));
                         "failed, services are kept".to_owned()
                     }
                     _ => return,
                 };
-                self.phase(*task, phase);
+                self.phase(*task, &phase, false);
             }
             Notice::Again { task, finish } => {
                 if let Finish::Failed { failure } = finish {
-                    self.say(&format!("again     {}  {failure}", self.name(*task)));
+                    self.say(&format!("{:<8}  {}  {failure}", "again", self.name(*task)));
                 }
             }
             Notice::Finished { task, finish } => self.finished(*task, finish),
         }
         self.counts();
-    }
-
-    /// Takes the bars away.
-    pub fn end(&mut self) {
-        for running in self.running.values() {
-            running.bar.finish_and_clear();
-        }
-        self.total.finish_and_clear();
-    }
-
-    fn phase(&mut self, task: usize, phase: String) {
-        let name = self.name(task);
-        if !self.running.contains_key(&task) {
-            let bar = match &self.bars {
-                Some(bars) => {
-                    let bar = bars.insert_before(&self.total, ProgressBar::new_spinner());
-                    bar.enable_steady_tick(Duration::from_millis(100));
-                    bar
-                }
-                None => ProgressBar::hidden(),
-            };
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg}  {elapsed}") {
-                bar.set_style(style);
-            }
-            if self.bars.is_none() {
-                self.printer.note(&format!("start     {name}"));
-            }
-            self.running.insert(task, Running { bar, since: Instant::now(), phase: String::new() });
-        }
-        if let Some(running) = self.running.get_mut(&task) {
-            running.bar.set_message(format!("{name}  {phase}"));
-            if self.bars.is_none() && phase.starts_with("waiting") {
-                self.printer.note(&format!("waiting   {name}: {}", phase.trim_start_matches("waiting: ")));
-            }
-            running.phase = phase;
-        }
-    }
-
-    fn finished(&mut self, task: usize, finish: &Finish) {
-        let name = self.name(task).to_owned();
-        let running = self.running.remove(&task);
-        let took = running.as_ref().map_or(0.0, |running| running.since.elapsed().as_secs_f64());
-        if let Some(running) = running {
-            running.bar.finish_and_clear();
-        }
-        self.done += 1;
-        if !finish.is_valid() {
-            self.failed += 1;
-        }
-        self.total.set_position(self.done as u64);
-        let word = |tone, word: &str| paint_if(self.printer.colour_err, tone, &format!("{word:<8}"));
-        let line = match finish {
-            Finish::Recorded { derived, .. } => {
-                let [throughput, ttft, ..] = headline(Some(&derived.result));
-                format!(
-                    "{}  {name}  {took:.1} s  {throughput} tok/s/GPU, TTFT p90 {ttft} s",
-                    word(Tone::Good, "recorded")
-                )
-            }
-            Finish::Served { .. } => format!("{}  {name}  recorded by another process", word(Tone::Good, "served")),
-            Finish::Invalid { derived, scratch, .. } => {
-                let failed = derived.gates.iter().filter(|gate| gate.verdict != GateVerdict::Passed);
-                let gates: Vec<String> =
-                    failed.map(|gate| format!("\n  {}: {}", gate.name, gate.explanation)).collect();
-                let logs = scratch.join("logs");
-                format!(
-                    "{}  {name}  {took:.1} s{}\n  logs: {}",
-                    word(Tone::Bad, "invalid"),
-                    gates.concat(),
-                    logs.display()
-                )
-            }
-            Finish::Failed { failure } => format!("{}  {name}  {took:.1} s  {failure}", word(Tone::Bad, "failed")),
-            Finish::Cancelled => format!("{}  {name}", word(Tone::Warm, "stopped")),
-            Finish::Stopped => format!("{}  {name}  by ixbuild stop", word(Tone::Warm, "stopped")),
-            Finish::NotStarted => return,
-            Finish::Store { error, fix, scratch } => {
-                let fix = fix.as_ref().map(|fix| format!("\n  {fix}")).unwrap_or_default();
-                let files = match scratch.is_dir() {
-                    true => format!("\n  its files stay in {}", scratch.display()),
-                    false => String::new(),
-                };
-                format!("{}  {name}  {error}{fix}{files}\n  nothing more is started", word(Tone::Bad, "failed"))
-            }
-        };
-        self.say(&line);
     }
 
     /// A line above the bars.
@@ -190,21 +121,111 @@ impl<'t> Progress<'t> {
         }
     }
 
-    fn counts(&self) {
-        let elapsed = self.begun.elapsed();
-        let left = self.tasks.len() - self.done;
-        let eta = match self.done {
-            0 => String::new(),
-            done => {
-                let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
-                format!(", about {} left", super::table::duration(seconds.ceil() as u64))
-            }
-        };
-        let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
-        self.total.set_message(format!("{} running{failed}{eta}", self.running.len()));
+    /// Takes the bars away.
+    pub fn end(&mut self) {
+        for running in self.running.values() {
+            running.bar.finish_and_clear();
+        }
+        self.total.finish_and_clear();
     }
 
-    fn name(&self, task: usize) -> &'t str {
-        self.tasks.get(task).and_then(|task| task.arms.first()).map_or("", |arm| arm.as_str())
+    fn phase(&mut self, task: usize, phase: &str, tell: bool) {
+        let name = self.name(task);
+        if !self.running.contains_key(&task) {
+            let bar = match &self.bars {
+                Some(bars) => bars.insert_before(&self.total, ProgressBar::new_spinner()),
+                None => ProgressBar::hidden(),
+            };
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {prefix}  {elapsed:>4}  {wide_msg}") {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name.clone());
+            if self.bars.is_some() {
+                bar.enable_steady_tick(Duration::from_millis(100));
+            } else {
+                self.say(&format!("{:<8}  {}", "start", name.trim_end()));
+            }
+            self.running.insert(task, Running { bar, since: Instant::now(), told: Instant::now() });
+        }
+        let Some(running) = self.running.get_mut(&task) else { return };
+        running.bar.set_message(phase.to_owned());
+        if self.bars.is_none() && (tell || running.told.elapsed() >= LONG) {
+            running.told = Instant::now();
+            let took = running.since.elapsed().as_secs();
+            self.say(&format!("{:<8}  {name}  {took:>4} s  {phase}", "…"));
+        }
+    }
+
+    fn finished(&mut self, task: usize, finish: &Finish) {
+        if matches!(finish, Finish::NotStarted) {
+            return;
+        }
+        let name = self.name(task);
+        let running = self.running.remove(&task);
+        let took = running.as_ref().map_or(0.0, |running| running.since.elapsed().as_secs_f64());
+        if let Some(running) = running {
+            running.bar.finish_and_clear();
+        }
+        self.done += 1;
+        self.failed += usize::from(!finish.is_valid());
+        self.total.set_position(self.done as u64);
+        let (tone, word, rest) = told(finish);
+        let word = paint_if(self.printer.colour_err, tone, &format!("{word:<8}"));
+        let count = format!("{:>width$}/{}", self.done, self.names.len(), width = self.names.len().to_string().len());
+        self.say(format!("{word}  {count}  {name}  {took:>6.1} s  {rest}").trim_end());
+    }
+
+    fn counts(&self) {
+        let elapsed = self.begun.elapsed();
+        let left = match self.done {
+            0 => self.expected.saturating_sub(elapsed).as_secs_f64(),
+            done => elapsed.as_secs_f64() / done as f64 * (self.names.len() - done) as f64,
+        };
+        let left = if left > 0.0 { format!(", about {} left", duration(left.ceil() as u64)) } else { String::new() };
+        let failed = if self.failed > 0 { format!(", {} failed", self.failed) } else { String::new() };
+        self.total.set_message(format!("{} running{failed}{left}", self.running.len()));
+    }
+
+    fn name(&self, task: usize) -> String {
+        format!("{:<width$}", self.names.get(task).map_or("", String::as_str), width = self.width)
+    }
+}
+
+/// What to do with a job whose services are kept up after a failure.
+fn held(name: &str, id: &str, failure: &Failure, endpoints: &BTreeMap<String, String>) -> String {
+    let mut lines = vec![format!("{:<8}  {name}  {failure}", "kept"), "  its services stay up:".to_owned()];
+    let width = endpoints.keys().map(String::len).max().unwrap_or(0);
+    lines.extend(endpoints.iter().map(|(name, address)| format!("    {name:<width$}  {address}")));
+    lines.push(format!("  logs: ixbuild logs {id}"));
+    lines.push(format!("  stop them: Ctrl-C, which ends the run, or `ixbuild stop {id}`"));
+    lines.join("\n")
+}
+
+/// How an end is told: colour, word, and the rest of its line with the lines below it.
+fn told(finish: &Finish) -> (Tone, &'static str, String) {
+    match finish {
+        Finish::Recorded { derived, .. } => {
+            let [throughput, ..] = headline(Some(&derived.result));
+            (Tone::Good, "recorded", format!("{throughput:>9} tok/s/GPU"))
+        }
+        Finish::Served { .. } => (Tone::Good, "served", "recorded by another process".to_owned()),
+        Finish::Invalid { derived, scratch, .. } => {
+            let failed = derived.gates.iter().filter(|gate| gate.verdict == GateVerdict::Failed);
+            let mut lines: Vec<String> = failed.map(|gate| format!("{}: {}", gate.name, gate.explanation)).collect();
+            lines.push(format!("logs: {}", scratch.join("logs").display()));
+            (Tone::Bad, "invalid", format!("kept, not served\n  {}", lines.join("\n  ")))
+        }
+        Finish::Failed { failure } => (Tone::Bad, "failed", failure.to_string()),
+        Finish::Cancelled => (Tone::Warm, "stopped", String::new()),
+        Finish::Stopped => (Tone::Warm, "stopped", "by ixbuild stop".to_owned()),
+        Finish::NotStarted => (Tone::Warm, "", String::new()),
+        Finish::Store { error, fix, scratch } => {
+            let fix = fix.as_ref().map(|fix| format!("\n  {fix}")).unwrap_or_default();
+            let files = match scratch.is_dir() {
+                true => format!("\n  its files stay in {}", scratch.display()),
+                false => String::new(),
+            };
+            (Tone::Bad, "failed", format!("{error}{fix}{files}\n  nothing more is started"))
+        }
     }
 }

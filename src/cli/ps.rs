@@ -22,7 +22,7 @@ use crate::store::{HeldClaim, Presence};
 pub struct PsArgs {
     /// Print a JSON list
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn ps(args: &PsArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {

@@ -10,13 +10,22 @@ use crate::sim::replay::settings::ReplaySettings;
 use crate::sim::replay::{self, Verdict};
 use crate::sim::{Log, SimError};
 
-/// Play the load generator of a rehearsal.
+const NOTES: &str = "\
+It takes URL, concurrency, durations and seed from the real arguments, and writes aiperf's own output files.
+
+Example:
+  ixbuild replay --settings '{\"duration-ms\": 1000, \"warmup-ms\": 200}' -- profile --url http://localhost:8000 …
+
+`ixbuild show ARM --format sh` prints a whole command line.";
+
+/// Play the load generator of a rehearsal
 #[derive(Debug, Args)]
+#[command(after_help = NOTES, override_usage = "ixbuild replay [--settings <JSON>] -- [ARGV]...")]
 pub struct Replay {
-    /// How far an hour of load is shrunk: a JSON object.
+    /// How far an hour of load is shrunk: a JSON object, as `substitute.client` of a profile
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub settings: String,
-    /// The real arguments, after `aiperf`.
+    /// The real arguments, after `aiperf`
     #[arg(last = true)]
     pub argv: Vec<String>,
 }

@@ -2,8 +2,10 @@
 
 use crate::result::ResultDoc;
 
-/// Column names. Throughput counts input and output tokens, as the field's dashboards do; times are seconds.
-pub const HEADER: [&str; 5] = ["tok/s/GPU", "TTFT p90 s", "ITL p90 ms", "tok/s/user p90", "accepted"];
+/// Column names, two lines. Throughput counts input and output tokens, as the field's dashboards do; AL is the mean
+/// acceptance length that the engine's counters give.
+pub const HEADER: [[&str; 5]; 2] =
+    [["", "p90", "p90", "p90", "mean"], ["tok/s/GPU", "TTFT s", "ITL ms", "tok/s/user", "AL"]];
 
 /// The cells under [`HEADER`]; a dash for what is not known.
 pub fn headline(result: Option<&ResultDoc>) -> [String; 5] {
@@ -17,4 +19,11 @@ pub fn headline(result: Option<&ResultDoc>) -> [String; 5] {
         number(requests.and_then(|r| r.latency.interactivity.p90), 1),
         number(speculative.and_then(|s| s.acceptance_length), 3),
     ]
+}
+
+/// The header of a table of results: a few columns, the headline, a few more.
+pub fn header<'h>(before: &[&'h str], after: &[&'h str]) -> [Vec<&'h str>; 2] {
+    let blank = |names: &[&str]| vec![""; names.len()];
+    let join = |parts: [&[&'h str]; 3]| parts.concat();
+    [join([&blank(before), &HEADER[0], &blank(after)]), join([before, &HEADER[1], after])]
 }

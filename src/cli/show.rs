@@ -8,10 +8,10 @@ use super::error::Error;
 use super::exit;
 use super::printer::Printer;
 use super::project::Project;
-use super::results::headline;
+use super::results::{HEADER, header, headline};
 use super::script::{script, start_order};
 use super::selection::{is_hash, one_arm};
-use super::table::table;
+use super::table::aligned;
 use crate::compose::Composed;
 use crate::ids::JobHash;
 use crate::result::ResultDoc;
@@ -19,16 +19,28 @@ use crate::spec::{Acceptance, Deps, Image, JobSpec, Probe, Service, Text};
 use crate::store::{Store, StoreView};
 use crate::sweep::title;
 
-/// Show what an arm runs, before any run; for a recorded job also its attempts and results
+const NOTES: &str = "\
+The script starts every service, waits until it is ready, and runs the client, in a subshell; ports and paths of the \
+host are variables at its top. With --json: `id`, `job`, `spec` (what is hashed), `attempts` (each `manifest`, \
+`outcome`, `reasons`, `result`, `gates`, `provenance` and more).
+
+Examples:
+  ixbuild show tp8-ep8-dpa-mooncake-mtp-c12              services, flags, files, attempts
+  ixbuild show tp8-ep8-dpa-mooncake-mtp-c12 --format sh  a script to paste into a shell
+  ixbuild show tp8-resident-mtp-c1-eval                  an arm's eval twin
+  ixbuild show job:15cd --json                           a recorded job";
+
+/// Show what an arm runs, before any run; of a recorded job also its attempts and results
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub struct ShowArgs {
     /// An arm (its eval twin ends in `-eval`) or a job hash
     #[arg(value_name = "ARM|HASH")]
     what: String,
-    /// As what
+    /// `sh` is a script with the commands, environment and files, fit to paste into a shell
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Print one JSON object: `id`, `job`, `spec`, `attempts`
+    /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -36,12 +48,16 @@ pub struct ShowArgs {
 /// How a spec is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For reading
     Text,
-    /// One object, as with --json
     Json,
-    /// A script with the commands, environment and files, fit to paste into a shell
     Sh,
+}
+
+impl ShowArgs {
+    /// Whether one JSON object is wanted.
+    pub(super) fn wants_json(&self) -> bool {
+        self.json || self.format == Format::Json
+    }
 }
 
 pub(super) fn show(args: &ShowArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
@@ -134,7 +150,7 @@ pub(super) fn text(spec: &JobSpec, hash: &JobHash) -> String {
     line("workload", format!("{}{duration}{seed}", pinned(&workload.dataset)));
     for service in start_order(spec).into_iter().chain([&measurement.client]) {
         lines.push(String::new());
-        lines.push(process(service));
+        lines.push(process(service, service.name == measurement.client.name));
     }
     lines.join("\n")
 }
@@ -146,7 +162,7 @@ fn pinned(pinned: &crate::spec::Pinned) -> String {
     }
 }
 
-fn process(service: &Service) -> String {
+fn process(service: &Service, client: bool) -> String {
     let mut lines = vec![format!("── {}", service.name)];
     if let Some(image) = &service.image {
         lines.push(match image {
@@ -170,6 +186,7 @@ fn process(service: &Service) -> String {
     lines.push(match &service.probe {
         Probe::Http { endpoint, path } => format!("  ready    when GET {path} on {endpoint} answers"),
         Probe::AliveAfter { ms } => format!("  ready    when alive for {} s", *ms as f64 / 1000.0),
+        Probe::Exit {} if client => "  done     when it ended with status 0".to_owned(),
         Probe::Exit {} => "  ready    when it ended with status 0".to_owned(),
     });
     for (name, text) in &service.env {
@@ -247,7 +264,7 @@ fn attempts_text(hash: &JobHash, store: &Store) -> Result<String, Error> {
         row.extend(headline(result.as_ref()));
         rows.push(row);
     }
-    let header: Vec<&str> = ["attempt", "started (UTC)", "outcome"].into_iter().chain(super::results::HEADER).collect();
-    let right: Vec<bool> = [false; 3].into_iter().chain(super::results::HEADER.map(|_| true)).collect();
-    Ok(format!("\n{}", table(&header, &right, &rows)))
+    let right: Vec<bool> = [false; 3].into_iter().chain(HEADER[0].map(|_| true)).collect();
+    let lines = aligned(&header(&["attempt", "started (UTC)", "outcome"], &[]), &right, &rows);
+    Ok(format!("\n{}", lines.join("\n")))
 }

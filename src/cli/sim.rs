@@ -10,8 +10,9 @@ use super::printer::Printer;
 use crate::sim::settings::Settings;
 use crate::sim::{self, Log, Role, SimError, Stop};
 
-/// Play a service of a rehearsal.
+/// Play a service of a rehearsal
 #[derive(Debug, Args)]
+#[command(arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Sim {
     /// What to do.
     #[command(subcommand)]
@@ -21,34 +22,38 @@ pub struct Sim {
 /// What the simulator does.
 #[derive(Debug, Subcommand)]
 pub enum SimVerb {
-    /// Serve under a real command line until SIGTERM or Ctrl-C.
+    /// Serve under a real command line until SIGTERM or Ctrl-C
     Serve(Serve),
 }
 
+const NOTES: &str = "\
+It takes ports, batch limit and acceptance from the real arguments and refuses flags that the real program does not know.
+
+Example:
+  ixbuild sim serve --as vllm -- MODEL --port 8000 --max-num-seqs 8 --tensor-parallel-size 8";
+
 /// `sim serve`.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES, override_usage = "ixbuild sim serve --as <PROGRAM> [--settings <JSON>] -- [ARGV]...")]
 pub struct Serve {
-    /// The program to play.
+    /// The program to play: `vllm serve`, vllm-router, mooncake_master, `lmcache server`
     #[arg(long = "as", value_name = "PROGRAM")]
     pub role: Program,
-    /// Latency law, caches and injected faults: a JSON object.
+    /// Latency law, caches and injected faults: a JSON object, as `substitute.engine` of a profile
     #[arg(long, value_name = "JSON", default_value = "{}")]
     pub settings: String,
-    /// The real arguments, after the program's own words (`vllm serve`, `lmcache server`, …).
+    /// The real arguments, after the program's own words (`vllm serve`, `lmcache server`, …)
     #[arg(last = true)]
     pub argv: Vec<String>,
 }
 
 /// Programs that can be played.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "comments here would stretch the verb's help")]
 pub enum Program {
-    /// vllm serve
     Vllm,
-    /// vllm-router
     VllmRouter,
-    /// mooncake_master
     Mooncake,
-    /// lmcache server
     Lmcache,
 }
 

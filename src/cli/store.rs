@@ -11,33 +11,50 @@ use super::exit;
 use super::printer::Printer;
 use crate::store::{self, IndexState, Report, Store, StoreError, StoreView as _};
 
-/// Check the store of results, or print where it is.
+const NOTES: &str = "\
+The store is an OCI image layout; `skopeo inspect --raw oci:DIR:TAG` reads a record of it. Its tags stand in index.json.
+
+Examples:
+  ixbuild store verify
+  ls $(ixbuild store path job:15cd)";
+
+/// Check the store of results, or print where it is
 #[derive(Debug, clap::Args)]
+#[command(after_help = NOTES, arg_required_else_help = true, disable_help_subcommand = true)]
 pub struct Args {
     /// What to do with it.
     #[command(subcommand)]
     verb: Verb,
 }
 
+const VERIFY: &str = "\
+It changes nothing without --repair and may run while other processes record. It exits with 5 if it finds damage.";
+
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Read everything in the store and name all damage, with what to do about it.
-    ///
-    /// Changes nothing without --repair and may run while other processes record. Exits with 5 if it finds damage.
+    /// Read everything in the store and name all damage, with what to do about it
+    #[command(after_help = VERIFY)]
     Verify {
         /// Set damaged files and the attempts that need them aside in `damaged/`, remove what killed writers left, and
-        /// rebuild index.json. No intact file is lost.
+        /// rebuild index.json; no intact file is lost
         #[arg(long)]
         repair: bool,
-        /// Print one JSON object: attempts, records, blobs, bytes, unreferenced, leftovers, index, problems.
+        /// Print one JSON object: attempts, records, blobs, bytes, unreferenced, leftovers, index, problems
         #[arg(long)]
         json: bool,
     },
-    /// Print the store's directory, or the one of a job's attempts.
+    /// Print the store's directory, or the one of a job's attempts
     Path {
-        /// A job: `job:` or `sha256:` and the first digits of its hash.
+        /// A job: `job:` or `sha256:` and the first digits of its hash
         job: Option<String>,
     },
+}
+
+impl Args {
+    /// Whether one JSON object is wanted.
+    pub(super) fn wants_json(&self) -> bool {
+        matches!(self.verb, Verb::Verify { json: true, .. })
+    }
 }
 
 /// Opens the store that the command line names, or the default one.

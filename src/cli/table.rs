@@ -30,36 +30,43 @@ pub fn paint_if(colour: bool, tone: Tone, text: &str) -> String {
 
 /// Rows under a header, columns as wide as their widest cell; numeric columns (marked in `right`) flush right.
 pub fn table(header: &[&str], right: &[bool], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([header[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
+    aligned(&[header.to_vec()], right, rows).join("\n")
+}
+
+/// The lines of a table: those of its header, then one a row.
+pub fn aligned(header: &[Vec<&str>], right: &[bool], rows: &[Vec<String>]) -> Vec<String> {
+    let heads = || header.iter().map(|line| line.to_vec());
+    let all = || heads().chain(rows.iter().map(|row| row.iter().map(String::as_str).collect()));
+    let width = |column: usize| all().filter_map(|row| row.get(column).map(|cell| cell.chars().count())).max();
+    let widths: Vec<usize> = (0..right.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |cells: Vec<&str>| {
         let mut line = String::new();
-        for (column, cell) in cells.enumerate() {
+        for (column, cell) in cells.into_iter().enumerate() {
             if column > 0 {
                 line.push_str("  ");
             }
             let pad = " ".repeat(widths[column].saturating_sub(cell.chars().count()));
-            if right[column] {
-                line.push_str(&pad);
-                line.push_str(cell);
-            } else {
-                line.push_str(cell);
-                line.push_str(&pad);
-            }
+            let (before, after) = if right[column] { (pad.as_str(), "") } else { ("", pad.as_str()) };
+            line.extend([before, cell, after]);
         }
         line.trim_end().to_owned()
     };
-    let mut lines = vec![line(&mut header.iter().copied())];
-    lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
-    lines.join("\n")
+    all().map(line).collect()
 }
 
 /// `1 arm`, `2 arms`.
 pub fn count(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+/// A text of at most so many characters: what is too long loses its middle.
+pub fn cut(text: &str, limit: usize) -> String {
+    let n = text.chars().count();
+    if n <= limit {
+        return text.to_owned();
+    }
+    let (head, tail) = ((limit - 1) / 2, limit / 2);
+    text.chars().take(head).chain(['…']).chain(text.chars().skip(n - tail)).collect()
 }
 
 /// `42 s`, `12 min`, `3.5 h`.
@@ -74,6 +81,22 @@ pub fn duration(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_header_may_have_two_lines() {
+        let rows = vec![vec!["a".into(), "0.5".into()]];
+        assert_eq!(
+            aligned(&[vec!["", "p90"], vec!["arm", "TTFT s"]], &[false, true], &rows),
+            ["        p90", "arm  TTFT s", "a       0.5"]
+        );
+    }
+
+    #[test]
+    fn long_text_is_cut_in_the_middle() {
+        assert_eq!(cut("0123456789", 10), "0123456789");
+        assert_eq!(cut("0123456789x", 9), "0123…789x");
+        assert_eq!(cut("ααααααααααα", 5), "αα…αα");
+    }
 
     #[test]
     fn columns_align_and_lines_have_no_trailing_blanks() {

@@ -11,7 +11,7 @@ use super::project::Project;
 use crate::compose::{Composed, Job};
 use crate::ids::{ArmId, JobHash};
 use crate::matrix::arm::Arm;
-use crate::plan::{Outline, Plan, State, plan};
+use crate::plan::{Outline, Plan, Policy, State, plan};
 use crate::spec::JobSpec;
 use crate::store::Store;
 use crate::sweep::Task;
@@ -67,7 +67,7 @@ impl Variation {
             Composed::Job(job) => Ok(job.spec.canonical()),
             Composed::Blocked(_) => Ok(Vec::new()),
         };
-        let mut plan = plan(outlines.collect(), &spec, store, &project.policy(rerun))?;
+        let mut plan = plan(outlines.collect(), &spec, store, &Policy::of(&project.profile, rerun))?;
         let mut jobs = Vec::with_capacity(composed.len());
         for (planned, composed) in plan.arms.iter_mut().zip(composed) {
             let job = match composed {

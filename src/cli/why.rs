@@ -15,15 +15,24 @@ use crate::ids::JobHash;
 use crate::plan::{Reason, State};
 use crate::store::{Store, StoreView};
 
-/// Say why an arm would run, with every changed input; for recorded arms and hashes, why they were run
+const NOTES: &str = "\
+With --json: of an arm without a record the object that `plan --json` has for it; else `id`, `job`, `state` and \
+`attempts` (each `manifest`, `started`, `outcome`, `arms`, `reasons`).
+
+Examples:
+  ixbuild why tp8-resident-mtp-c1 --profile rehearsal
+  ixbuild why job:15cd                                 any unique start of a hash";
+
+/// Say why an arm would run, with every changed input; of recorded arms and hashes, why they were run
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub struct WhyArgs {
     /// An arm or a job hash
     #[arg(value_name = "ARM|HASH")]
     what: String,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn why(args: &WhyArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
@@ -81,7 +90,8 @@ fn recorded(hash: &JobHash, arm: Option<&str>, store: &Store, as_json: bool, pri
     for (at, full, reasons) in attempts {
         let arms: Vec<&str> = full.arms.iter().map(|arm| arm.as_str()).collect();
         let label = if arm.is_some() { String::new() } else { format!(" for {}", arms.join(", ")) };
-        printer.data(&format!("{} on {}{label}, because", at.outcome.word(), at.started));
+        let started = at.started.strftime("%Y-%m-%d %H:%M:%S UTC");
+        printer.data(&format!("{started}{label}: {}; it ran because", at.outcome.word()));
         let reasons: Vec<Reason> = serde_json::from_value(reasons).unwrap_or_default();
         print_reasons(&reasons, printer);
     }
@@ -97,7 +107,8 @@ fn print_reasons(reasons: &[Reason], printer: Printer) {
                 changes.push(change.clone());
                 since = Some(*job);
             }
-            other => printer.data(&format!("  {}", reason_text(other))),
+            Reason::New => printer.data("  new: nothing was ever recorded for it"),
+            other => printer.data(&format!("  {}", reason_text(other, usize::MAX))),
         }
     }
     if let Some(since) = since {

@@ -137,10 +137,15 @@ impl Diagnostics {
         }
     }
 
-    /// Takes over those that are not known yet: one fault of a recipe shows for every arm that it makes.
+    /// Takes over those of places without a fault yet: one fault of a recipe shows for every arm that it makes, with the
+    /// values of each.
     pub fn absorb_new(&mut self, found: Diagnostics) {
         for fault in found.0 {
-            if !self.0.contains(&fault) {
+            let same = |known: &Diagnostic| {
+                let alike = known.message == fault.message || known.related == fault.related && fault.place.is_some();
+                known.place == fault.place && alike
+            };
+            if !self.0.iter().any(same) {
                 self.0.push(fault);
             }
         }

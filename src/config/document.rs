@@ -5,7 +5,6 @@
 //! so `1.10` is known to be a float (and can be refused where a version belongs) and `904e4` stays text.
 //! Anchors, aliases and merge keys (`<<`) are expanded, within a bound. This file knows no schema.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use granit_parser::{Parser, ScanError};
@@ -188,47 +187,6 @@ pub fn resolve_plain(text: &str) -> Scalar<'_> {
     Scalar::Text(text)
 }
 
-/// Reads a file whole, under the path as given.
-///
-/// # Errors
-/// A file that cannot be read, is larger than [`MAX_BYTES`], or is not UTF-8 (at the place of the first bad byte).
-pub fn read(path: &Path) -> Result<Arc<Source>, Diagnostics> {
-    let name = path.display().to_string();
-    let unreadable = |error: std::io::Error| {
-        let fault = Diagnostic::new(format!("cannot read {name}: {}", plain_reason(&error)));
-        Diagnostics::from(match error.kind() {
-            std::io::ErrorKind::NotFound => fault.help("check the path; relative paths start at the working directory"),
-            _ => fault,
-        })
-    };
-    let size = std::fs::metadata(path).map_err(unreadable)?.len();
-    if size > MAX_BYTES as u64 {
-        return Err(too_large(&name, size).into());
-    }
-    let bytes = std::fs::read(path).map_err(unreadable)?;
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(name, text)),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let byte = error.as_bytes().get(at).copied().unwrap_or_default();
-            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
-            Err(Diagnostic::at(&place(&source, at..at), "the file is not UTF-8")
-                .label(format!("the byte 0x{byte:02x}"))
-                .help("save the file as UTF-8")
-                .into())
-        }
-    }
-}
-
-/// The operating system's words without its error number.
-fn plain_reason(error: &std::io::Error) -> String {
-    let text = error.to_string();
-    match text.find(" (os error") {
-        Some(at) => text[..at].to_lowercase(),
-        None => text,
-    }
-}
-
 /// Parses a source that must hold exactly one document.
 ///
 /// # Errors
@@ -253,7 +211,8 @@ pub(super) fn place(source: &Arc<Source>, span: std::ops::Range<usize>) -> Place
     Place { source: Arc::clone(source), span }
 }
 
-fn too_large(name: &str, size: u64) -> Diagnostic {
+/// The fault of an input beyond [`MAX_BYTES`].
+pub(super) fn too_large(name: &str, size: u64) -> Diagnostic {
     Diagnostic::new(format!("{name} has {} MiB; at most {} MiB are read", size >> 20, MAX_BYTES >> 20))
 }
 
@@ -496,16 +455,5 @@ mod tests {
             bomb.push_str(&format!("a{level}: &a{level} [{}]\n", vec![alias; 10].join(", ")));
         }
         assert!(refusal(&bomb).contains("aliases expand to more than"), "{}", refusal(&bomb));
-    }
-
-    #[test]
-    fn files_that_are_no_text_are_refused_with_their_path() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("m.yaml");
-        std::fs::write(&path, b"a: 1\nb: \xff\n").unwrap();
-        assert_eq!(read(&path).unwrap_err().to_string(), format!("{}:2:4: the file is not UTF-8", path.display()));
-        let missing = dir.path().join("none.yaml");
-        let said = read(&missing).unwrap_err().to_string();
-        assert_eq!(said, format!("cannot read {}: no such file or directory", missing.display()));
     }
 }

@@ -24,7 +24,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use rust_decimal::Decimal;
@@ -32,6 +31,7 @@ use rust_decimal::Decimal;
 use super::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 use super::document::{self, Node, Scalar};
 use super::fields::{self, Faults, Fields};
+use super::inputs::Inputs;
 use super::similar::{closest, listed};
 
 /// Whether the model thinks before it answers.
@@ -123,28 +123,16 @@ pub struct MissingCell {
 pub struct Curves(BTreeMap<String, Curve>);
 
 impl Curves {
-    /// Reads every `*.yaml` file of a directory.
+    /// Reads the project's curves.
     ///
     /// # Errors
-    /// Every fault of every file; a directory that cannot be read.
-    pub fn load(dir: &Path) -> Result<Self, Diagnostics> {
-        let unreadable = |error: std::io::Error| Diagnostic::new(format!("cannot read {}: {error}", dir.display()));
-        let mut paths = Vec::new();
-        for item in std::fs::read_dir(dir).map_err(unreadable)? {
-            let path = item.map_err(unreadable)?.path();
-            if path.extension().is_some_and(|extension| extension == "yaml") {
-                paths.push(path);
-            }
-        }
-        paths.sort();
-        let mut found = Diagnostics::default();
-        let mut sources = Vec::new();
-        for path in paths {
-            let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
-            sources.extend(found.absorb(document::read(&path)).map(|source| (name, source)));
-        }
-        let curves = found.absorb(Self::parse(&sources));
-        found.or(curves.unwrap_or_default())
+    /// Every fault of every file.
+    pub fn load(inputs: &Inputs) -> Result<Self, Diagnostics> {
+        let named = |(path, source): (&str, &Arc<Source>)| {
+            let name = path.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(".yaml")?;
+            Some((name.to_owned(), Arc::clone(source)))
+        };
+        Self::parse(&inputs.in_folder(FOLDER, ".yaml").filter_map(named).collect::<Vec<_>>())
     }
 
     /// Reads curves from their names and texts.
@@ -232,6 +220,9 @@ impl Curve {
         modes.collect::<Vec<_>>().join("; ")
     }
 }
+
+/// Where a project's curves stand.
+const FOLDER: &str = "golden_al_distribution";
 
 const FIELDS: &[&str] =
     &["model", "draft-head", "draft-method", "verification", "thinking", "measured", "acceptance-length"];
@@ -451,8 +442,8 @@ mod tests {
 
     #[test]
     fn the_committed_curves_read() {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden_al_distribution");
-        let curves = Curves::load(&dir).unwrap();
+        let inputs = Inputs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")), "").unwrap();
+        let curves = Curves::load(&inputs).unwrap();
         let al = |curve: &str, thinking, n| curves.cell(curve, thinking, n).unwrap().acceptance_length;
         assert_eq!(al("dsv4_mtp", Thinking::On, 3), "2.49");
         assert_eq!(al("dsv4_mtp", Thinking::Off, 8), "3.11");

@@ -1,14 +1,25 @@
-//! The master files and the runners file from disk.
+//! The master files and the runners file: what a matrix is made of.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::diagnostic::{Diagnostic, Diagnostics};
-use super::document;
+use super::diagnostic::{Diagnostic, Diagnostics, Source};
+use super::inputs::{Inputs, read_source};
 use super::master::{self, MasterEntry};
 use super::runners::Runners;
+use crate::ids::ConfigKey;
+
+/// Where master files stand in a project.
+pub const FOLDER: &str = "configs";
+
+/// How their names end.
+pub const MASTER_SUFFIX: &str = "-master.yaml";
+
+/// Where a project's runners file stands; also what marks its top.
+pub const RUNNERS: &str = "configs/runners.yaml";
 
 /// What the matrix is made of.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Config {
     /// The entries of all master files, in file order.
     pub entries: Vec<MasterEntry>,
@@ -22,6 +33,7 @@ impl Config {
     /// # Errors
     /// Every fault of every file; a file given twice; a key that stands in two files.
     pub fn load(masters: &[PathBuf], runners: &Path) -> Result<Self, Diagnostics> {
+        let read = |path: &Path| read_source(path, &path.display().to_string());
         let mut found = Diagnostics::default();
         let mut sources = Vec::new();
         for (index, path) in masters.iter().enumerate() {
@@ -29,33 +41,47 @@ impl Config {
                 let fault = Diagnostic::new(format!("{} is given twice", path.display()));
                 found.push(fault.help("pass each master file once; a key stands in one file"));
             } else {
-                sources.extend(found.absorb(document::read(path)));
+                sources.extend(found.absorb(read(path)));
             }
         }
-        let entries = found.absorb(master::parse_all(&sources));
-        let runners = document::read(runners).and_then(|source| Runners::parse(&source));
-        let runners = found.absorb(runners);
+        let runners = found.absorb(read(runners));
+        let config = found.absorb(Self::parse(&sources, runners.as_ref()));
+        found.or(config.unwrap_or_default())
+    }
+
+    /// Reads the texts of master files, in order, and of a runners file, where there is one.
+    ///
+    /// # Errors
+    /// Every fault of every text; a key that stands in two files.
+    pub fn parse(masters: &[Arc<Source>], runners: Option<&Arc<Source>>) -> Result<Self, Diagnostics> {
+        let mut found = Diagnostics::default();
+        let entries = found.absorb(master::parse_all(masters));
+        let runners = found.absorb(runners.map_or_else(|| Ok(Runners::default()), Runners::parse));
         found.or(Self { entries: entries.unwrap_or_default(), runners: runners.unwrap_or_default() })
     }
-}
 
-/// The files `*-master.yaml` of a directory, by name.
-///
-/// # Errors
-/// A directory that cannot be read or has no such file.
-pub fn find_masters(dir: &Path) -> Result<Vec<PathBuf>, Diagnostics> {
-    let unreadable = |error: std::io::Error| Diagnostic::new(format!("cannot read {}: {error}", dir.display()));
-    let mut paths = Vec::new();
-    for item in std::fs::read_dir(dir).map_err(unreadable)? {
-        let path = item.map_err(unreadable)?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-master.yaml")) {
-            paths.push(path);
+    /// The master files and the runners file of a project.
+    ///
+    /// # Errors
+    /// Every fault of every file; none of either kind.
+    pub fn of(inputs: &Inputs) -> Result<Self, Diagnostics> {
+        let masters: Vec<_> = inputs.in_folder(FOLDER, MASTER_SUFFIX).map(|(_, source)| source.clone()).collect();
+        let runners = inputs.get(RUNNERS);
+        let mut found = Diagnostics::default();
+        if masters.is_empty() {
+            let fault = Diagnostic::new(format!("there is no {FOLDER}/*{MASTER_SUFFIX}{}", inputs.shown()));
+            found.push(fault.help("a master file says what is measured"));
         }
+        if runners.is_none() {
+            let fault = Diagnostic::new(format!("there is no {RUNNERS}{}", inputs.shown()));
+            found.push(fault.help("it says what nodes there are, under `labels` and `hardware`"));
+        }
+        let config = found.absorb(Self::parse(&masters, runners));
+        found.or(config.unwrap_or_default())
     }
-    paths.sort();
-    if paths.is_empty() {
-        let fault = Diagnostic::new(format!("no *-master.yaml file in {}", dir.display()));
-        return Err(fault.help("name the files with --config-files").into());
+
+    /// The entry of a key.
+    pub fn entry(&self, key: &ConfigKey) -> Option<&MasterEntry> {
+        self.entries.iter().find(|entry| entry.key == *key)
     }
-    Ok(paths)
 }

@@ -1,6 +1,7 @@
 //! Input files as typed values, every fault at its place: masters, runners, golden curves, changelog, profiles.
 
 mod builder;
+pub mod changelog;
 pub mod diagnostic;
 pub mod document;
 pub mod fields;

@@ -4,10 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::diagnostic::{Diagnostic, Diagnostics};
+use super::diagnostic::{Diagnostic, Diagnostics, Source};
+use super::document::place;
 use super::inputs::Inputs;
 use super::similar::closest;
 use crate::spec::{Key, Substitutions, Tree};
@@ -124,6 +126,20 @@ pub enum Setting {
     Word(String),
 }
 
+/// What the YAML reader says, at its place.
+fn fault(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
+    let said = error.without_snippet().to_string();
+    // It ends with the place in words, which the diagnostic shows itself.
+    let message = said.split(" at line ").next().unwrap_or_default().trim_start_matches("error: ");
+    let message =
+        message.split_once("line ").and_then(|(_, rest)| rest.split_once(": ")).map_or(message, |(_, rest)| rest);
+    let message = if message.starts_with("invalid u") { "this must be a whole number, not negative" } else { message };
+    let span = error.location().map(|location| location.span());
+    let start = span.and_then(|span| span.byte_offset()).map_or(0, |at| at as usize);
+    let length = span.and_then(|span| span.byte_len()).map_or(0, |length| length as usize);
+    Diagnostic::at(&place(source, start..start + length), message).help("the README lists a profile's fields")
+}
+
 fn one() -> usize {
     1
 }
@@ -135,19 +151,17 @@ impl Profile {
     /// No such profile; faults in its file.
     pub fn load(inputs: &Inputs, name: &str) -> Result<Self, Diagnostics> {
         let path = format!("configs/profiles/{name}.yaml");
-        let (shown, text) = match (BUILT_IN.iter().find(|(known, _)| *known == name), inputs.get(&path)) {
+        let source = match (BUILT_IN.iter().find(|(known, _)| *known == name), inputs.get(&path)) {
             (Some(_), Some(source)) => {
                 return Err(Diagnostic::new(format!("{}: `{name}` is built in", source.name))
                     .help("give your profile another name")
                     .into());
             }
-            (Some((_, text)), None) => (format!("the built-in profile {name}"), *text),
-            (None, Some(source)) => (source.name.clone(), source.text.as_str()),
+            (Some((_, text)), None) => &Source::new(format!("the built-in profile {name}"), *text),
+            (None, Some(source)) => source,
             (None, None) => return Err(Self::unknown(inputs, name).into()),
         };
-        let mut profile: Self = serde_yaml::from_str(text).map_err(|error| {
-            Diagnostic::new(format!("{shown}: {error}")).help("the README lists a profile's fields")
-        })?;
+        let mut profile: Self = serde_yaml::from_str(&source.text).map_err(|error| fault(source, &error))?;
         name.clone_into(&mut profile.name);
         Ok(profile)
     }
@@ -193,5 +207,38 @@ impl Profile {
             replay_version,
             simulator_version,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(text: &str) -> String {
+        let inputs = Inputs::from_texts([("configs/profiles/mine.yaml".to_owned(), text.to_owned())]);
+        Profile::load(&inputs, "mine").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn faults_stand_at_their_place() {
+        let fields = "expected one of executor, jobs, records, estimate, substitute, timing, host, models, secrets";
+        for (text, said) in [
+            ("executor: local\nfoo: 1\n", format!("2:1: unknown field `foo`, {fields}")),
+            ("x: [", format!("1:1: unknown field `x`, {fields}")),
+            ("executor: loca\n", "1:11: unknown variant `loca`, expected one of local, docker".to_owned()),
+            ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`".to_owned()),
+            ("executor: local\njobs: -1\n", "2:7: this must be a whole number, not negative".to_owned()),
+            ("", "1:1: unexpected end of input".to_owned()),
+        ] {
+            assert_eq!(refusal(text), format!("configs/profiles/mine.yaml:{said}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_profile_gets_the_near_name() {
+        let fault = Profile::load(&Inputs::default(), "rehersal").unwrap_err();
+        assert_eq!(fault.0[0].help.as_deref(), Some("did you mean `rehearsal`?"));
+        let inputs = Inputs::from_texts([("configs/profiles/docker.yaml".to_owned(), String::new())]);
+        assert!(Profile::load(&inputs, "docker").unwrap_err().to_string().contains("`docker` is built in"));
     }
 }

@@ -181,3 +181,25 @@ pub struct Component {
     /// Where the version is written.
     pub place: Place,
 }
+
+/// A kind of scenario.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ScenarioType {
+    /// `fixed-seq-len`
+    FixedSeqLen,
+    /// `agentic-coding`
+    AgenticCoding,
+}
+
+impl ScenarioType {
+    /// Every kind, in the order in which an entry's scenarios expand.
+    pub const ALL: [Self; 2] = [Self::FixedSeqLen, Self::AgenticCoding];
+
+    /// The word in files.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::FixedSeqLen => "fixed-seq-len",
+            Self::AgenticCoding => "agentic-coding",
+        }
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::spec::{Binding, JobSpec, Probe, Service, Text};
+use crate::spec::{Binding, JobSpec, Probe, Service, Text, is_name};
 
 /// More instances than any job has; a spec that asks for more is a mistake, and would only exhaust the host.
 pub const MOST_INSTANCES: u64 = 4096;
@@ -193,12 +193,10 @@ pub fn texts(service: &Service) -> impl Iterator<Item = &Text> {
 
 /// Refuses what cannot be one component of a path.
 fn named(kind: &'static str, name: &str) -> Result<(), Fault> {
-    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let starts = name.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if starts && name.len() <= 128 && name.chars().all(fine) {
-        return Ok(());
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(Fault::Name { kind, name: name.to_owned() }),
     }
-    Err(Fault::Name { kind, name: name.to_owned() })
 }
 
 #[cfg(test)]

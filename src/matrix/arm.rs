@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::config::diagnostic::{Diagnostic, Place};
 pub use crate::config::topology::{
-    Backend, Component, Parallelism, RunnerHardware, SpecDecoding, Topology, Worker, WorkerField,
+    Backend, Component, Parallelism, RunnerHardware, ScenarioType, SpecDecoding, Topology, Worker, WorkerField,
 };
 use crate::ids::{ArmId, ConfigKey};
 
@@ -121,12 +121,17 @@ pub enum Scenario {
 }
 
 impl Scenario {
+    /// Which kind it is.
+    pub fn kind(self) -> ScenarioType {
+        match self {
+            Scenario::FixedSeqLen { .. } => ScenarioType::FixedSeqLen,
+            Scenario::AgenticCoding => ScenarioType::AgenticCoding,
+        }
+    }
+
     /// The word in the master file.
     pub fn word(self) -> &'static str {
-        match self {
-            Scenario::FixedSeqLen { .. } => "fixed-seq-len",
-            Scenario::AgenticCoding => "agentic-coding",
-        }
+        self.kind().word()
     }
 }
 

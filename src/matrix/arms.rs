@@ -54,6 +54,11 @@ pub fn arms(rows: &[MatrixRow]) -> Arms {
     found
 }
 
+/// The arm that scores answers where this one measures speed.
+pub fn eval_twin(arm: &Arm) -> Arm {
+    Arm { id: id(&arm.row, arm.conc, true), row: Arc::clone(&arm.row), conc: arm.conc, eval: true }
+}
+
 /// `LABEL-cN[-eval][@NODE]`.
 fn id(row: &Row, conc: u32, eval: bool) -> ArmId {
     let eval = if eval { "-eval" } else { "" };

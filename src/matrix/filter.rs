@@ -9,6 +9,7 @@ use crate::config::master::MasterEntry;
 use crate::config::runners::Runners;
 use crate::config::search_row::Concurrency;
 use crate::config::similar::{closest, listed};
+pub use crate::config::topology::ScenarioType;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,15 +29,6 @@ pub struct Common {
     pub scenarios: Vec<ScenarioType>,
     /// The runner becomes each of its nodes whose name contains this.
     pub runner_node: Option<String>,
-}
-
-/// A kind of scenario.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ScenarioType {
-    /// `fixed-seq-len`
-    FixedSeqLen,
-    /// `agentic-coding`
-    AgenticCoding,
 }
 
 /// Filters of a whole sweep. Empty lists and absent bounds restrict nothing.

@@ -16,6 +16,19 @@ pub const AGENTIC_DURATION_S: u32 = 3600;
 /// Tokens of context beyond input and output that a fixed-seq-len server allows.
 const CONTEXT_MARGIN: u64 = 256;
 
+/// The context that a fixed-seq-len server allows, tokens.
+pub fn max_model_len(isl: u32, osl: u32) -> u64 {
+    u64::from(isl) + u64::from(osl) + CONTEXT_MARGIN
+}
+
+/// The experiment name of a row; an agentic one names a concurrency.
+pub fn exp_name(row: &Row, conc: u32) -> String {
+    match row.scenario {
+        Scenario::AgenticCoding => agentic_name(row, conc),
+        Scenario::FixedSeqLen { .. } => format!("{}_{}", row.entry.model_prefix, row.scenario.name()),
+    }
+}
+
 /// One row of the matrix, serialized in the order of the field's generator.
 #[derive(Debug, Clone, Copy)]
 pub struct JsonRow<'a>(pub &'a MatrixRow);
@@ -76,7 +89,7 @@ fn fields<M: SerializeMap>(map: &mut M, row: &Row, points: Option<Points<'_>>, m
         Scenario::FixedSeqLen { isl, osl } => {
             map.serialize_entry("isl", &isl)?;
             map.serialize_entry("osl", &osl)?;
-            fixed(map, row, u64::from(isl) + u64::from(osl) + CONTEXT_MARGIN, points, mark)?;
+            fixed(map, row, max_model_len(isl, osl), points, mark)?;
         }
         Scenario::AgenticCoding => agentic(map, row, points)?,
     }
@@ -113,8 +126,8 @@ fn fixed<M: SerializeMap>(
             map.serialize_entry("max-model-len", &max_model_len)?;
         }
     }
-    if points.is_some() {
-        map.serialize_entry("exp-name", &format!("{}_{}", row.entry.model_prefix, row.scenario.name()))?;
+    if let Some((_, conc)) = points {
+        map.serialize_entry("exp-name", &exp_name(row, conc))?;
     }
     map.serialize_entry("disagg", &row.entry.disagg)?;
     optional(map, "run-eval", mark.run_eval)
@@ -144,7 +157,7 @@ fn agentic<M: SerializeMap>(map: &mut M, row: &Row, points: Option<Points<'_>>) 
     map.serialize_entry("total-cpu-dram-gb", &dram_gb)?;
     map.serialize_entry("duration", &AGENTIC_DURATION_S)?;
     if let Some((_, conc)) = points {
-        map.serialize_entry("exp-name", &agentic_name(row, conc))?;
+        map.serialize_entry("exp-name", &exp_name(row, conc))?;
     }
     if multinode {
         map.serialize_entry("disagg", &row.entry.disagg)?;
@@ -209,7 +222,12 @@ fn conc<M: SerializeMap>(map: &mut M, row: &Row, points: Option<Points<'_>>) -> 
     }
 }
 
-fn optional<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, value: Option<T>) -> Result<(), M::Error> {
+/// An entry where there is a value.
+pub(crate) fn optional<M: SerializeMap, T: Serialize>(
+    map: &mut M,
+    name: &str,
+    value: Option<T>,
+) -> Result<(), M::Error> {
     match value {
         Some(value) => map.serialize_entry(name, &value),
         None => Ok(()),
@@ -217,7 +235,7 @@ fn optional<M: SerializeMap, T: Serialize>(map: &mut M, name: &str, value: Optio
 }
 
 /// `{"name": …, "version": …}`, the version where there is one.
-struct Named<'a>(&'a str, Option<&'a str>);
+pub(crate) struct Named<'a>(pub(crate) &'a str, pub(crate) Option<&'a str>);
 
 impl Serialize for Named<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -5,9 +5,18 @@ use super::schema::{ArgBody, Form};
 use crate::config::diagnostic::Diagnostic;
 use crate::config::document::{Node, Value};
 use crate::config::fields::{self, Fields};
-use crate::speculative::RESERVED_FLAGS;
+use crate::speculative::is_reserved;
 
 impl Reader<'_> {
+    /// Refuses written words that are reserved flags.
+    pub(super) fn no_reserved(&self, words: Option<&[Node]>) {
+        for word in words.unwrap_or_default() {
+            if let Some(text) = word.scalar_text().filter(|text| is_reserved(text)) {
+                self.reserved(&word.place, text);
+            }
+        }
+    }
+
     pub(super) fn args(&self, node: Option<&Node>) -> Vec<ArgBody> {
         let Some(fields) = node.and_then(|node| Fields::open_any(node, "`args`", self.faults)) else {
             return Vec::new();
@@ -22,7 +31,7 @@ impl Reader<'_> {
                 name => (name, Form::Spaced),
             };
             let flag = if name.starts_with('-') { name.to_owned() } else { format!("--{name}") };
-            if RESERVED_FLAGS.contains(&flag.trim_start_matches('-').replace('_', "-").as_str()) {
+            if is_reserved(&flag) {
                 self.reserved(&key.place, &flag);
                 continue;
             }
@@ -34,6 +43,7 @@ impl Reader<'_> {
                 );
                 continue;
             }
+            self.no_reserved(value.as_list());
             let listed = matches!(form, Form::Repeated | Form::Multiple);
             let collection = matches!(value.value, Value::List(_) | Value::Map(_));
             if form == Form::Joined && collection {

@@ -56,6 +56,9 @@ pub(super) struct Reader<'r> {
     pub(super) faults: &'r Faults,
 }
 
+/// The name of the load generator as a process.
+const CLIENT: &str = "client";
+
 const PROCESS: [&str; 16] = [
     "engine",
     "image",
@@ -81,16 +84,39 @@ impl Reader<'_> {
         let present = fields.entries().iter().filter(|(_, value)| !value.is_null());
         present
             .filter_map(|(key, value)| {
+                let name = self.name(key, "a service")?;
+                if name == CLIENT {
+                    let fault = format!("a service cannot be called `{CLIENT}`: that is the load generator");
+                    self.faults.push(Diagnostic::at(&key.place, fault).help("give it another name"));
+                }
                 let fields = Fields::open(value, "a service", &PROCESS, self.faults)?.at(&key.place);
-                self.service(key.scalar_text().unwrap_or_default(), &key.place, &fields)
+                self.service(name, &key.place, &fields)
             })
             .collect()
+    }
+
+    /// A name that becomes part of paths.
+    fn name<'n>(&self, node: &'n Node, what: &str) -> Option<&'n str> {
+        let name = fields::string(node, &format!("the name of {what}"), self.faults)?;
+        if crate::spec::is_name(name) {
+            return Some(name);
+        }
+        let fault = Diagnostic::at(&node.place, format!("`{name}` cannot be the name of {what}"));
+        self.faults.push(fault.help("a name has letters, digits, `.`, `_` and `-`, and starts with a letter or digit"));
+        None
+    }
+
+    fn endpoints(&self, nodes: Option<&[Node]>) -> BTreeSet<String> {
+        nodes.unwrap_or_default().iter().filter_map(|node| self.name(node, "an endpoint")).map(str::to_owned).collect()
     }
 
     fn service(&self, name: &str, place: &Place, fields: &Fields<'_, '_>) -> Option<ServiceBody> {
         let engines =
             [("vllm", Engine::Vllm), ("sglang", Engine::Sglang), ("trt", Engine::Trt), ("atom", Engine::Atom)];
         let entrypoint = fields.required("entrypoint").and_then(|_| fields.optional_strings("entrypoint"));
+        for words in ["entrypoint", "positional"] {
+            self.no_reserved(fields.entry(words).and_then(|(_, node)| node.as_list()));
+        }
         let image = fields.optional_choice("image", &[("row", true)]).unwrap_or(false);
         let tools = self.named(fields, "tools");
         if image != tools.is_empty() {
@@ -112,12 +138,7 @@ impl Reader<'_> {
             args: self.args(fields.optional("args")),
             env: self.env(fields.optional("env")),
             files: self.files(fields.optional("files")),
-            endpoints: fields
-                .optional_strings("endpoints")
-                .unwrap_or_default()
-                .into_iter()
-                .map(str::to_owned)
-                .collect(),
+            endpoints: self.endpoints(fields.optional_list("endpoints")),
             after: self.after(fields.optional_list("after")),
             probe,
             ready_timeout_s,
@@ -133,7 +154,7 @@ impl Reader<'_> {
         let mut known = PROCESS.to_vec();
         known.extend(["output", "workload", "gates"]);
         let fields = Fields::open(node, "a client", &known, self.faults)?;
-        let service = self.service("client", &node.place, &fields);
+        let service = self.service(CLIENT, &node.place, &fields);
         let output = fields.choice("output", &[("aiperf", ClientOutput::Aiperf), ("swebench", ClientOutput::Swebench)]);
         let workload = fields.required("workload").and_then(|node| {
             Fields::open(node, "a workload", &["dataset", "split", "seed", "duration-s"], self.faults)
@@ -209,14 +230,7 @@ impl Reader<'_> {
         };
         let mut files = Vec::new();
         for (key, value) in fields.entries().iter().filter(|(_, value)| !value.is_null()) {
-            let name = key.scalar_text().unwrap_or_default();
-            if name.contains('/') || name.starts_with('.') || name.is_empty() {
-                self.faults.push(
-                    Diagnostic::at(&key.place, format!("`{name}` is not a file name"))
-                        .help("a plain name; `file(\"NAME\")` gives its path"),
-                );
-                continue;
-            }
+            let Some(name) = self.name(key, "a file") else { continue };
             let Some(file) = Fields::open(value, "a file", &["json", "text"], self.faults) else { continue };
             let body = match (file.optional("json"), file.optional("text")) {
                 (Some(json), None) => self.json(json).map(FileBody::Json),
@@ -256,14 +270,15 @@ impl Reader<'_> {
         items.iter().filter_map(read).collect()
     }
 
-    fn after(&self, nodes: Option<&[Node]>) -> Vec<(Template, Instances)> {
+    fn after(&self, nodes: Option<&[Node]>) -> Vec<(Template, Instances, Place)> {
         let read = |node: &Node| match node.as_map() {
-            None => Some((self.template(node)?, Instances::All)),
+            None => Some((self.template(node)?, Instances::All, node.place.clone())),
             Some(_) => {
                 let fields = Fields::open(node, "a dependency", &["service", "instances"], self.faults)?;
                 let choices = [("all", Instances::All), ("any", Instances::Any)];
                 let instances = fields.optional_choice("instances", &choices).unwrap_or(Instances::All);
-                Some((self.template(fields.required("service")?)?, instances))
+                let service = fields.required("service")?;
+                Some((self.template(service)?, instances, service.place.clone()))
             }
         };
         nodes.unwrap_or_default().iter().filter_map(read).collect()

@@ -12,6 +12,7 @@ use std::sync::{Arc, LazyLock};
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
 use minijinja::{Environment, Expression, UndefinedBehavior, Value};
 
+use super::exact;
 use crate::config::diagnostic::{Diagnostic, Place};
 use crate::spec::{Binding, Key, Part, Segment, Text, Tree};
 
@@ -39,6 +40,10 @@ static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
 
 /// The functions and globals that every expression may name.
 const GLOBALS: [&str; 8] = ["endpoint", "file", "directory", "cache", "host", "min", "max", "model_path"];
+
+/// What expressions are made of, for messages.
+const SYNTAX: &str = "expressions have names, integers, quoted text, `+ - * // %`, comparisons, `and or not`, `A if C else B`, \
+    and endpoint(), file(), directory(), cache(), host(), min(), max(), model_path";
 
 fn bound(binding: Binding) -> Value {
     Value::from_object(Bound::One(binding))
@@ -100,10 +105,11 @@ impl Expr {
     /// Syntax, a division into floats, a number with a dot, a name that nothing defines.
     pub fn compile(source: &str, place: &Place, names: &BTreeSet<String>) -> Result<Self, Diagnostic> {
         let source = source.trim().to_owned();
-        inexact(&source, place)?;
-        let compiled = ENGINE
-            .compile_expression_owned(source.clone())
-            .map_err(|error| Diagnostic::at(place, format!("`{source}` is not an expression: {}", detail(&error))))?;
+        exact::check(&source, place)?;
+        let compiled = ENGINE.compile_expression_owned(source.clone()).map_err(|error| {
+            let fault = format!("`{source}` is not an expression: {}", detail(&error));
+            Diagnostic::at(place, fault).help(SYNTAX)
+        })?;
         let mut unknown: Vec<String> = compiled
             .undeclared_variables(false)
             .into_iter()
@@ -127,14 +133,24 @@ impl Expr {
         &self.place
     }
 
+    /// Whether it quotes a word.
+    pub fn quotes(&self, word: &str) -> bool {
+        ['"', '\''].iter().any(|quote| self.source.contains(&format!("{quote}{word}{quote}")))
+    }
+
     /// Its value for an arm.
     ///
     /// # Errors
     /// Undefined attributes, wrong types, and whatever else evaluation refuses; at the expression's place.
     pub fn eval(&self, variables: &Value) -> Result<Value, Diagnostic> {
-        let value = self.compiled.eval(variables.clone()).map_err(|error| self.fault(detail(&error)))?;
+        let value = self
+            .compiled
+            .eval(variables.clone())
+            .map_err(|error| self.fault(detail(&error)).help(self.values(&error, variables)))?;
         if value.is_undefined() {
-            return Err(self.fault("its value is undefined"));
+            return Err(self
+                .fault("its value is undefined")
+                .help("an endpoint has `.host` and `.port`; nothing else has parts"));
         }
         if value.as_str().is_some_and(|text| text.contains(JOINED)) {
             return Err(self.fault("a port, path or host fact cannot be joined inside an expression").help(
@@ -152,9 +168,30 @@ impl Expr {
         let value = self.eval(variables)?;
         match value.kind() {
             ValueKind::Bool => Ok(value.is_true()),
-            other => Err(self
-                .fault(format!("a condition must be true or false, this is {other}"))
-                .help("compare it: `router is not none` is written `router != none`")),
+            other => {
+                let source = &self.source;
+                let with = match value.as_str() {
+                    Some(text) => format!("`{source} == \"{text}\"`"),
+                    None => format!("`{source} != none`"),
+                };
+                Err(self
+                    .fault(format!("a condition must be true or false, this is {other}"))
+                    .help(format!("compare it, as in {with}")))
+            }
+        }
+    }
+
+    /// The values that it was evaluated with, else what it could be made of.
+    fn values(&self, error: &minijinja::Error, variables: &Value) -> String {
+        use minijinja::ErrorKind::{UnknownFilter, UnknownFunction, UnknownMethod, UnknownTest};
+        let unknown = matches!(error.kind(), UnknownFilter | UnknownFunction | UnknownMethod | UnknownTest);
+        let mut names: Vec<String> = self.compiled.undeclared_variables(false).into_iter().collect();
+        names.sort();
+        let of =
+            |name: String| Some(format!("{name} = {}", variables.get_attr(&name).ok().filter(|v| !v.is_undefined())?));
+        match names.into_iter().filter_map(of).collect::<Vec<_>>().join(", ") {
+            values if values.is_empty() || unknown => SYNTAX.to_owned(),
+            values => format!("it was evaluated with {values}"),
         }
     }
 
@@ -162,40 +199,6 @@ impl Expr {
     pub fn fault(&self, what: impl fmt::Display) -> Diagnostic {
         Diagnostic::at(&self.place, format!("`{}`: {what}", self.source))
     }
-}
-
-/// Refuses what would make a float: `/`, and a number with a dot or an exponent.
-fn inexact(source: &str, place: &Place) -> Result<(), Diagnostic> {
-    let bytes = source.as_bytes();
-    let mut at = 0;
-    while at < bytes.len() {
-        match bytes[at] {
-            quote @ (b'"' | b'\'') => {
-                at += 1;
-                while at < bytes.len() && bytes[at] != quote {
-                    at += if bytes[at] == b'\\' { 2 } else { 1 };
-                }
-            }
-            b'/' if bytes.get(at + 1) == Some(&b'/') => at += 1,
-            b'/' => {
-                return Err(Diagnostic::at(place, format!("`{source}`: `/` divides into a float"))
-                    .help("write `//` for integer division; numbers in a spec are exact"));
-            }
-            b'0'..=b'9' if at == 0 || !(bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_') => {
-                let end = bytes[at..].iter().position(|c| !(c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_')));
-                let word = &source[at..end.map_or(bytes.len(), |end| at + end)];
-                if word.contains(['.', 'e', 'E']) {
-                    return Err(Diagnostic::at(place, format!("`{source}`: {word} is a float")).help(
-                        "put the number outside the expression (an overlay can choose it), or compute in integers",
-                    ));
-                }
-                at += word.len() - 1;
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    Ok(())
 }
 
 fn detail(error: &minijinja::Error) -> String {
@@ -221,6 +224,22 @@ pub enum Leaf {
     Tree(Tree),
 }
 
+/// For messages.
+impl fmt::Display for Leaf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Leaf::Null => f.write_str("null"),
+            Leaf::Bool(value) => write!(f, "{value}"),
+            Leaf::Integer(value) => write!(f, "{value}"),
+            Leaf::Decimal(digits) => f.write_str(digits),
+            Leaf::Text(Text::Literal(text)) => write!(f, "the text `{text}`"),
+            Leaf::Text(_) => f.write_str("text that is known at run time"),
+            Leaf::Binding(binding) => write!(f, "<{binding}>"),
+            Leaf::Tree(_) => f.write_str("a list or a map"),
+        }
+    }
+}
+
 /// A scalar as a recipe writes it, its expressions compiled.
 #[derive(Debug)]
 pub enum Template {
@@ -242,6 +261,20 @@ pub enum Piece {
 }
 
 impl Template {
+    /// The expressions in it.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let (whole, pieces) = match self {
+            Template::Fixed(_) => (None, &[][..]),
+            Template::Whole(expr) => (Some(expr), &[][..]),
+            Template::Mixed(pieces) => (None, pieces.as_slice()),
+        };
+        let within = pieces.iter().filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Expr(expr) => Some(expr),
+        });
+        whole.into_iter().chain(within)
+    }
+
     /// Splits a scalar's text at its `${{ … }}`.
     ///
     /// # Errors
@@ -290,7 +323,11 @@ impl Template {
                             Leaf::Text(Text::Segments { text }) => segments.extend(text),
                             Leaf::Integer(value) => segments.push(Segment::Literal(value.to_string())),
                             Leaf::Binding(binding) => segments.push(Segment::Bind(binding)),
-                            _ => return Err(expr.fault("only text and integers can stand within text")),
+                            _ => {
+                                return Err(expr
+                                    .fault("only text and integers can stand within text")
+                                    .help("let the expression be the whole value, or choose the text: `\"a\" if C else \"b\"`"));
+                            }
                         },
                     }
                 }
@@ -324,7 +361,10 @@ fn tree(expr: &Expr, value: &Value) -> Result<Tree, Diagnostic> {
     if let Some(bound) = value.downcast_object_ref::<Bound>() {
         return Ok(match bound {
             Bound::One(binding) => Tree::Segments { text: vec![Segment::Bind(binding.clone())] },
-            Bound::Endpoint { .. } => return Err(expr.fault("choose `.host` or `.port` of an endpoint inside a list")),
+            Bound::Endpoint { .. } => {
+                let fault = expr.fault("an endpoint inside a list is neither text nor a number");
+                return Err(fault.help("choose its `.host` or `.port`"));
+            }
         });
     }
     match value.kind() {
@@ -332,7 +372,9 @@ fn tree(expr: &Expr, value: &Value) -> Result<Tree, Diagnostic> {
         ValueKind::Bool => Ok(Tree::Bool(value.is_true())),
         ValueKind::Number => match i64::try_from(value.clone()) {
             Ok(number) if value.is_integer() && number.abs() <= MAX_INTEGER => Ok(Tree::Integer(number)),
-            _ => Err(expr.fault(format!("{value} is not an integer within ±2^53"))),
+            _ => Err(expr.fault(format!("{value} is not an integer within ±2^53")).help(
+                "specs hold exact numbers that every JSON reader keeps; write it as text if the program reads text",
+            )),
         },
         ValueKind::String => Ok(Tree::String(value.as_str().unwrap_or_default().to_owned())),
         ValueKind::Seq | ValueKind::Iterable => {
@@ -343,13 +385,14 @@ fn tree(expr: &Expr, value: &Value) -> Result<Tree, Diagnostic> {
             let keys = value.try_iter().map_err(|error| expr.fault(detail(&error)))?;
             let mut map = BTreeMap::new();
             for key in keys {
-                let name = key.as_str().ok_or_else(|| expr.fault("a map's keys must be text"))?.to_owned();
+                let text = || expr.fault("a map's keys must be text").help("put them in quotes");
+                let name = key.as_str().ok_or_else(text)?.to_owned();
                 let item = value.get_item(&key).map_err(|error| expr.fault(detail(&error)))?;
                 map.insert(Key(name), tree(expr, &item)?);
             }
             Ok(Tree::Map { map })
         }
-        other => Err(expr.fault(format!("{other} cannot stand in a spec"))),
+        other => Err(expr.fault(format!("{other} cannot stand in a spec")).help(SYNTAX)),
     }
 }
 

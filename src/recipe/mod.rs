@@ -6,6 +6,7 @@
 mod args;
 mod check;
 pub mod compile;
+mod exact;
 pub mod expr;
 pub mod overlay;
 pub mod resolve;
@@ -107,12 +108,17 @@ impl Recipes {
         let mut matching = self.recipes.iter().filter(|recipe| recipe.matches(arm));
         let Some(recipe) = matching.next() else { return Ok(None) };
         if let Some(other) = matching.next() {
-            return Err(Diagnostic::at(&recipe.place, format!("two recipes match {}", arm.id))
+            return Err(Diagnostic::at(&recipe.place, format!("two recipes match {}", arm.row.label))
                 .related(&other.place, "this one as well")
                 .help(format!("make the `match` of {} or {} narrower", recipe.path, other.path))
                 .into());
         }
         recipe.compose(arm, lock, &self.tools).map(Some)
+    }
+
+    /// Whether a recipe makes services of an arm; of an eval arm, also whether it says how to evaluate.
+    pub fn covers(&self, arm: &Arm) -> bool {
+        self.recipes.iter().any(|recipe| recipe.matches(arm)) && (!arm.eval || self.evaluates(arm))
     }
 
     /// Whether an arm's recipe says how it is evaluated.
@@ -147,7 +153,7 @@ impl Recipe {
         let mut files = Vec::new();
         gather(inputs, path, source, &mut Vec::new(), &mut files)?;
         let mut faults = Diagnostics::default();
-        let own = files.last().map(|file| file.place.clone());
+        let own = files.last().map(|file| file.matches.as_ref().map_or(&file.place, |node| &node.place).clone());
         let place = own.unwrap_or_else(|| Place { source: source.clone(), span: 0..0 });
         let matches = match files.last().and_then(|file| file.matches.as_ref()) {
             Some(node) => faults.absorb(read_match(node)).unwrap_or_default(),
@@ -238,9 +244,11 @@ impl Recipe {
         let variables = Value::from(values);
         for (that, otherwise) in &self.require {
             if !that.condition(&variables)? {
-                return Err(Diagnostic::at(&arm.row.place, format!("{}: {otherwise}", arm.id))
+                // Of the row, not of one of its arms: all of them say the same.
+                return Err(Diagnostic::at(&arm.row.place, format!("{}: {otherwise}", arm.row.label))
                     .label("this row")
                     .related(that.place(), "required here")
+                    .help("change the row, or what the recipe requires")
                     .into());
             }
         }
@@ -319,8 +327,17 @@ fn read_match(node: &Node) -> Result<BTreeMap<String, String>, Diagnostics> {
     if let Some(fields) = Fields::open(node, "`match`", &MATCH, &faults) {
         for (key, value) in fields.entries() {
             match (key.scalar_text(), value.scalar_text()) {
-                (Some(key), Some(value)) => {
-                    matches.insert(key.to_owned(), value.to_owned());
+                (Some(key), Some(word)) => {
+                    let words: &[&str] = match key {
+                        "scenario" => &["agentic-coding", "fixed-seq-len"],
+                        "multinode" => &["true", "false"],
+                        _ => &[],
+                    };
+                    if !words.is_empty() && !words.contains(&word) {
+                        let choices: Vec<_> = words.iter().map(|word| (*word, ())).collect();
+                        crate::config::fields::choice(value, &format!("`{key}`"), &choices, &faults);
+                    }
+                    matches.insert(key.to_owned(), word.to_owned());
                 }
                 _ => crate::config::fields::wrong_kind(value, "a condition", "a word", &faults),
             }

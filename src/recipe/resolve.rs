@@ -15,6 +15,7 @@ use crate::config::diagnostic::{Diagnostic, Place};
 use crate::lock::{self, HubKey, Lock, PackageKey};
 use crate::matrix::arm::{Arm, KvOffload};
 use crate::spec::{After, Deps, Key, Pinned, Probe, Python, Segment, Service, Text, Tree, Workload};
+use crate::speculative::is_reserved;
 
 /// What a recipe makes of an arm: the parts of a spec that it decides.
 #[derive(Debug)]
@@ -76,8 +77,11 @@ impl Resolver<'_> {
     pub fn count(&self, template: &Template, what: &str, service: &ServiceBody) -> Result<u64, Diagnostic> {
         match template.eval(self.variables)? {
             Leaf::Integer(value) if value >= 0 => Ok(value.unsigned_abs()),
-            other => Err(Diagnostic::at(&service.place, format!("`{what}` of `{}` is {other:?}", service.name))
-                .help("it must be a whole number")),
+            other => {
+                let place = template.exprs().next().map_or(&service.place, |expr| expr.place());
+                Err(Diagnostic::at(place, format!("`{what}` of `{}` is {other}", service.name))
+                    .help("it must be a whole number"))
+            }
         }
     }
 
@@ -91,7 +95,13 @@ impl Resolver<'_> {
         }
         let mut env = BTreeMap::new();
         for (name, template) in &body.env {
-            if let Some(text) = leaf_text(template.eval(self.variables)?) {
+            let leaf = template.eval(self.variables)?;
+            if let (Leaf::Bool(value), Some(expr)) = (&leaf, template.exprs().next()) {
+                return Err(expr.fault(format!("{name} is a boolean, the environment holds text")).help(format!(
+                    "choose the word that the program reads, such as `\"1\" if … else \"0\"`; it is {value} here"
+                )));
+            }
+            if let Some(text) = leaf_text(leaf) {
                 env.insert(Key::from(name.as_str()), text);
             }
         }
@@ -106,13 +116,18 @@ impl Resolver<'_> {
             files.insert(Key::from(name.as_str()), text);
         }
         let mut after = Vec::new();
-        for (template, instances) in &body.after {
+        for (template, instances, place) in &body.after {
             match template.eval(self.variables)? {
                 Leaf::Text(Text::Literal(service)) => after.push(After { instances: *instances, service }),
-                other => return Err(Diagnostic::at(&body.place, format!("`after` names a service, not {other:?}"))),
+                other => {
+                    let fault = format!("`after` of `{}` is {other}", body.name);
+                    return Err(Diagnostic::at(place, fault).help("it must be the name of a service"));
+                }
             }
         }
         after.sort_by(|a, b| a.service.cmp(&b.service));
+        after.dedup();
+        self.no_policy(body, &argv)?;
         let mut resources = body.resources.clone();
         if let Some(gpus) = &body.gpus {
             resources.gpus = self.count(gpus, "gpus", body)?;
@@ -159,6 +174,27 @@ impl Resolver<'_> {
         })
     }
 
+    /// Expressions cannot spell a reserved flag either.
+    fn no_policy(&self, body: &ServiceBody, argv: &[Text]) -> Result<(), Diagnostic> {
+        for text in argv {
+            let lead = match text {
+                Text::Literal(text) => text,
+                Text::Segments { text } => match text.first() {
+                    Some(Segment::Literal(text)) => text,
+                    _ => continue,
+                },
+                Text::Json { .. } => continue,
+            };
+            if is_reserved(lead) {
+                let fault = Diagnostic::at(&body.place, format!("a recipe cannot pass {lead}"));
+                return Err(
+                    fault.help("the speculative policy sets it, from the golden curve that `speculative` names")
+                );
+            }
+        }
+        Ok(())
+    }
+
     fn tool(&self, name: &str, place: &Place) -> Result<&Tool, Diagnostic> {
         self.tools.get(name).ok_or_else(|| {
             let known: Vec<&str> = self.tools.names().collect();
@@ -192,7 +228,10 @@ impl Resolver<'_> {
             }
             (JsonBody::Leaf(template, _), Form::Repeated | Form::Multiple) => match template.eval(self.variables)? {
                 Leaf::Null => Vec::new(),
-                _ => return Err(Diagnostic::at(&arg.place, format!("{} takes a list", arg.flag))),
+                leaf => {
+                    let fault = Diagnostic::at(&arg.place, format!("{} takes a list, this is {leaf}", arg.flag));
+                    return Err(fault.help("write it in brackets, or leave out the ending of the key"));
+                }
             },
             (JsonBody::Leaf(template, _), _) => match template.eval(self.variables)? {
                 Leaf::Null | Leaf::Bool(false) => Vec::new(),

@@ -15,8 +15,9 @@ pub fn condition(node: &Node, names: &BTreeSet<String>) -> Result<Expr, Diagnost
     match Template::compile(text, &node.place, names)? {
         Template::Whole(expr) => Ok(expr),
         _ => {
+            let example = if text.is_empty() || text.contains("${{") { "router != none" } else { text };
             Err(Diagnostic::at(&node.place, "a condition is one expression")
-                .help("write `when: ${{ router != none }}`"))
+                .help(format!("write it as a whole: `${{{{ {example} }}}}`")))
         }
     }
 }
@@ -31,7 +32,14 @@ pub fn template(node: &Node, names: &BTreeSet<String>) -> Result<Template, Diagn
     };
     let leaf = match scalar {
         Scalar::Null => Leaf::Null,
-        Scalar::Bool(value) => Leaf::Bool(value),
+        Scalar::Bool(value) => {
+            let word = node.scalar_text().unwrap_or_default();
+            if !word.eq_ignore_ascii_case(if value { "true" } else { "false" }) {
+                return Err(Diagnostic::at(&node.place, format!("YAML reads `{word}` as {value}"))
+                    .help(format!("write `{value}` if that is meant, \"{word}\" if the program reads the word")));
+            }
+            Leaf::Bool(value)
+        }
         Scalar::Integer(digits) => match digits.replace('_', "").parse::<i64>() {
             Ok(value) if value.abs() <= MAX_INTEGER => Leaf::Integer(value),
             _ => {

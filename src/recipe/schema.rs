@@ -18,7 +18,7 @@
 
 use std::collections::BTreeSet;
 
-use super::expr::{Leaf, Template};
+use super::expr::{Expr, Leaf, Template};
 use crate::config::diagnostic::Place;
 use crate::config::golden::Thinking;
 use crate::spec::{ClientOutput, Deps, Engine, Instances, Python, Text};
@@ -63,8 +63,8 @@ pub struct ServiceBody {
     pub files: Vec<(String, FileBody)>,
     /// Endpoint names.
     pub endpoints: BTreeSet<String>,
-    /// What must be ready first.
-    pub after: Vec<(Template, Instances)>,
+    /// What must be ready first, and where that is said.
+    pub after: Vec<(Template, Instances, Place)>,
     /// When it is ready.
     pub probe: ProbeBody,
     /// How long readiness may take, seconds; not hashed.
@@ -77,6 +77,22 @@ pub struct ServiceBody {
     pub mounts: Vec<crate::spec::Mount>,
     /// Instances.
     pub replicas: u64,
+}
+
+impl ServiceBody {
+    /// Every expression of its argv, environment and files.
+    pub fn exprs(&self) -> Vec<&Expr> {
+        let mut found: Vec<&Expr> = self.positional.iter().flat_map(Template::exprs).collect();
+        self.args.iter().for_each(|arg| arg.value.exprs(&mut found));
+        found.extend(self.env.iter().flat_map(|(_, template)| template.exprs()));
+        for (_, file) in &self.files {
+            match file {
+                FileBody::Json(json) => json.exprs(&mut found),
+                FileBody::Text(template, _) => found.extend(template.exprs()),
+            }
+        }
+        found
+    }
 }
 
 /// The load generator or eval harness.
@@ -170,6 +186,16 @@ pub enum JsonBody {
     List(Vec<JsonBody>),
     /// A map; the order does not count.
     Map(Vec<(String, JsonBody)>),
+}
+
+impl JsonBody {
+    fn exprs<'b>(&'b self, found: &mut Vec<&'b Expr>) {
+        match self {
+            JsonBody::Leaf(template, _) => found.extend(template.exprs()),
+            JsonBody::List(items) => items.iter().for_each(|item| item.exprs(found)),
+            JsonBody::Map(entries) => entries.iter().for_each(|(_, value)| value.exprs(found)),
+        }
+    }
 }
 
 /// A file's content.

@@ -8,8 +8,8 @@
 //! | an eval report | [`eval`] | score |
 //!
 //! [`derive()`] does it all and decides the [`gates`]; it is pure, so that stored layers can be derived again under newer
-//! formulas. [`compare`] and [`verdict`] set runs of one spec side by side, with quantiles from [`student`]. Nothing here knows
-//! the store, or where the layers came from.
+//! formulas. [`median()`] values several records of one job as one; [`compare`] and [`verdict`] set runs of one spec side by
+//! side, with quantiles from [`student`]. Nothing here knows the store, or where the layers came from.
 
 pub mod aggregate;
 pub mod compare;
@@ -19,6 +19,7 @@ pub mod engine;
 pub mod error;
 pub mod eval;
 pub mod gates;
+pub mod median;
 pub mod metrics;
 pub mod prometheus;
 pub mod samples;
@@ -36,6 +37,7 @@ pub use compare::{Reproduction, compare_metrics, reproduction};
 pub use document::{FORMULAS, ResultDoc};
 pub use error::{Layer, RawError};
 pub use gates::{Gate, GateName, GateVerdict};
+pub use median::{Median, median};
 pub use verdict::Verdict;
 
 use crate::spec::{ClientOutput, JobSpec};

@@ -112,7 +112,7 @@ pub enum Segment {
 
 /// An argv item, an environment value, or a file's content.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Text {
     /// Known text.
     Literal(String),
@@ -130,7 +130,7 @@ pub enum Text {
 
 /// A JSON value with bindings in it. Objects are tagged so that no literal object can look like a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, deny_unknown_fields)]
 pub enum Tree {
     /// `null`.
     Null,

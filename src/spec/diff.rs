@@ -1,7 +1,8 @@
 //! The full difference of two specs, as a person would name it: flags by name, files by key, services by name.
 //!
-//! Both canonical documents are flattened to `path → text` and compared; the same flattening serves `why` and `diff`, so
-//! nothing that is hashed can escape them (a test changes every leaf).
+//! Both canonical documents are flattened to `stage, name → leaf` and compared; the same flattening serves `why` and `diff`,
+//! so nothing that is hashed can escape them (a test changes every leaf). A leaf is compared by its JSON and shown as it
+//! reads; two that read alike and differ are shown by their JSON.
 
 use std::collections::BTreeMap;
 
@@ -31,24 +32,31 @@ pub fn changes(old: &Value, new: &Value) -> Vec<Change> {
     keys.dedup();
     let mut found = Vec::new();
     for key in keys {
-        let (mut before, mut after) = (old_flat.get(key).cloned(), new_flat.get(key).cloned());
-        if let (ORDER, Some(old_order), Some(new_order)) = (key.1.as_str(), &before, &after) {
+        let (before, after) = (old_flat.get(key), new_flat.get(key));
+        if before.map(|leaf| &leaf.exact) == after.map(|leaf| &leaf.exact) {
+            continue;
+        }
+        let alike = before.map(|leaf| &leaf.shown) == after.map(|leaf| &leaf.shown);
+        let text = |leaf: &Leaf| if alike { leaf.exact.clone() } else { leaf.shown.clone() };
+        let (mut before, mut after) = (before.map(text), after.map(text));
+        if key.1 == ORDER {
+            // Flags that came or went are changes of their own: what remains of the order is that of the others.
             let common = |from: &str, other: &str| {
                 let other: Vec<&str> = other.split(' ').collect();
                 from.split(' ').filter(|flag| other.contains(flag)).collect::<Vec<_>>().join(" ")
             };
+            let (Some(old_order), Some(new_order)) = (&before, &after) else { continue };
             (before, after) = (Some(common(old_order, new_order)), Some(common(new_order, old_order)));
-        } else if key.1 == ORDER {
-            continue;
+            if before == after {
+                continue;
+            }
         }
-        if before != after {
-            found.push(Change { stage: key.0.clone(), what: key.1.clone(), old: before, new: after });
-        }
+        found.push(Change { stage: key.0.clone(), what: key.1.clone(), old: before, new: after });
     }
     if found.is_empty() && old != new {
-        // Two notations of one text: a literal that reads like a binding.
+        // The parts of both are the same and stand in another order: no composed spec does that, a foreign one may.
         let (old, new) = (Some(old.to_string()), Some(new.to_string()));
-        found.push(Change { stage: "spec".to_owned(), what: "notation".to_owned(), old, new });
+        found.push(Change { stage: "spec".to_owned(), what: "order of parts".to_owned(), old, new });
     }
     found
 }
@@ -56,29 +64,35 @@ pub fn changes(old: &Value, new: &Value) -> Vec<Change> {
 /// The pseudo-field that holds the order of a process's flags.
 const ORDER: &str = "order of flags";
 
-type Flat = BTreeMap<(String, String), String>;
+/// One value of a document.
+struct Leaf {
+    /// As a person reads it.
+    shown: String,
+    /// As JSON.
+    exact: String,
+}
+
+type Flat = BTreeMap<(String, String), Leaf>;
 
 fn flatten(spec: &Value) -> Flat {
     let mut flat = Flat::new();
     let empty = serde_json::Map::new();
-    let root = spec.as_object().unwrap_or(&empty);
-    for (name, value) in root {
-        match name.as_str() {
-            "deployment" | "measurement" => {
-                for (part, value) in value.as_object().unwrap_or(&empty) {
-                    match part.as_str() {
-                        "services" => {
-                            for service in value.as_array().into_iter().flatten() {
-                                let name = service["name"].as_str().unwrap_or_default();
-                                process(name, service, &mut flat);
-                            }
-                        }
-                        "client" => process("client", value, &mut flat),
-                        _ => leaves(part, "", value, &mut flat),
+    for (name, value) in spec.as_object().unwrap_or(&empty) {
+        let Some(half) = value.as_object() else {
+            leaves("spec", name, value, &mut flat);
+            continue;
+        };
+        for (part, value) in half {
+            match (part.as_str(), value) {
+                ("services", Value::Array(services)) => {
+                    for service in services {
+                        process(service["name"].as_str().unwrap_or_default(), service, &mut flat);
                     }
                 }
+                ("client", _) => process("client", value, &mut flat),
+                (_, Value::Object(_) | Value::Array(_)) => leaves(part, "", value, &mut flat),
+                _ => leaves(name, part, value, &mut flat),
             }
-            _ => leaves(name, "", value, &mut flat),
         }
     }
     flat
@@ -87,20 +101,16 @@ fn flatten(spec: &Value) -> Flat {
 fn process(stage: &str, service: &Value, flat: &mut Flat) {
     let empty = serde_json::Map::new();
     for (field, value) in service.as_object().unwrap_or(&empty) {
-        match field.as_str() {
-            "argv" => argv(stage, value.as_array().map_or(&[][..], Vec::as_slice), flat),
-            "env" => {
-                for (name, value) in value.as_object().unwrap_or(&empty) {
-                    text(stage, &format!("env {name}"), value, flat);
+        match (field.as_str(), value) {
+            ("argv", Value::Array(items)) => argv(stage, items, flat),
+            ("env" | "files", Value::Object(map)) => {
+                for (name, value) in map {
+                    text(stage, &format!("{} {name}", field.trim_end_matches('s')), value, flat);
                 }
             }
-            "files" => {
-                for (name, value) in value.as_object().unwrap_or(&empty) {
-                    text(stage, &format!("file {name}"), value, flat);
-                }
-            }
-            "packages" => {
-                for package in value.as_array().into_iter().flatten() {
+            ("after" | "mounts", Value::Array(items)) if items.is_empty() => {}
+            ("packages", Value::Array(packages)) => {
+                for package in packages {
                     let name = package["name"].as_str().unwrap_or_default();
                     leaves(stage, &format!("package {name}"), package, flat);
                 }
@@ -115,52 +125,55 @@ fn argv(stage: &str, items: &[Value], flat: &mut Flat) {
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     let mut order = Vec::new();
     let mut at = 0;
-    let mut position = 0;
     while at < items.len() {
-        let Some(flag) = items[at].as_str().filter(|item| item.starts_with('-')) else {
-            text(stage, &format!("argument {position}"), &items[at], flat);
-            position += 1;
+        let Some(flag) = flag(&items[at]) else {
+            text(stage, &format!("argument {at}"), &items[at], flat);
             at += 1;
             continue;
         };
         let (name, joined) = match flag.split_once('=') {
             Some((name, value)) => (name, Some(value)),
-            None => (flag, None),
+            None => (flag.as_str(), None),
         };
         let count = seen.entry(name.to_owned()).and_modify(|count| *count += 1).or_insert(1);
         let what = if *count == 1 { name.to_owned() } else { format!("{name} ({count})") };
-        order.push(what.clone());
+        order.push(what.replace(' ', ""));
+        let own = at;
         at += 1;
         let start = at;
-        while at < items.len() && !items[at].as_str().is_some_and(|item| item.starts_with('-')) {
+        while at < items.len() && self::flag(&items[at]).is_none() {
             at += 1;
         }
         match (joined, &items[start..at]) {
-            (Some(value), rest) => {
-                insert(stage, &what, format!("={value}"), flat);
-                for (index, item) in rest.iter().enumerate() {
-                    text(stage, &format!("{what} [{index}]"), item, flat);
-                }
-            }
-            (None, []) => insert(stage, &what, "set".to_owned(), flat),
+            (None, []) => insert(stage, &what, "set".to_owned(), String::new(), flat),
             (None, [only]) => text(stage, &what, only, flat),
-            (None, many) => {
-                for (index, item) in many.iter().enumerate() {
+            (joined, values) => {
+                if let Some(value) = joined {
+                    insert(stage, &what, format!("={value}"), items[own].to_string(), flat);
+                }
+                for (index, item) in values.iter().enumerate() {
                     text(stage, &format!("{what} [{index}]"), item, flat);
                 }
             }
         }
     }
-    if !order.is_empty() {
-        insert(stage, ORDER, order.join(" "), flat);
-    }
+    let order = order.join(" ");
+    insert(stage, ORDER, order.clone(), order, flat);
+}
+
+/// An argument that is a flag, with its joined value; `-1` is a value.
+fn flag(item: &Value) -> Option<String> {
+    let lead = item.as_str().or_else(|| item["text"][0].as_str())?;
+    let mut chars = lead.chars();
+    let is_flag = chars.next() == Some('-') && !chars.next().is_none_or(|c| c.is_ascii_digit() || c == '.');
+    is_flag.then(|| readable(item))
 }
 
 /// A text: JSON documents by their leaves, the rest as it reads.
 fn text(stage: &str, what: &str, value: &Value, flat: &mut Flat) {
     match value.get("json") {
         Some(json) => json_leaves(stage, what, json, flat),
-        None => insert(stage, what, readable(value), flat),
+        None => insert(stage, what, readable(value), value.to_string(), flat),
     }
 }
 
@@ -171,19 +184,27 @@ fn json_leaves(stage: &str, what: &str, tree: &Value, flat: &mut Flat) {
                 json_leaves(stage, &format!("{what} {key}"), value, flat);
             }
         }
-        // Within JSON "1" and 1 differ.
-        _ if tree.is_string() => insert(stage, what, tree.to_string(), flat),
-        _ => insert(stage, what, readable(tree), flat),
+        // Within JSON "1" and 1 differ; and a document is not the text that it is printed as.
+        _ if tree.is_string() => insert(stage, what, tree.to_string(), format!("json {tree}"), flat),
+        _ => insert(stage, what, readable(tree), format!("json {tree}"), flat),
     }
 }
 
-/// Any other part of the document by its leaves.
+/// Any other part of the document by its leaves. An empty map has none, but where it is a choice without particulars.
 fn leaves(stage: &str, what: &str, value: &Value, flat: &mut Flat) {
     let below = |name: &str| if what.is_empty() { name.to_owned() } else { format!("{what} {name}") };
     match value {
-        Value::Object(map) if !map.is_empty() => {
+        Value::Object(map) if map.len() == 1 && map.get("decimal").is_some_and(Value::is_string) => {
+            insert(stage, what, readable(value), value.to_string(), flat);
+        }
+        Value::Object(map) => {
             for (name, value) in map {
-                leaves(stage, &below(name), value, flat);
+                match (name.as_str(), value.as_object()) {
+                    ("real" | "exit" | "model", Some(unit)) if unit.is_empty() => {
+                        insert(stage, &below(name), "yes".to_owned(), value.to_string(), flat);
+                    }
+                    _ => leaves(stage, &below(name), value, flat),
+                }
             }
         }
         Value::Array(items) if items.iter().any(Value::is_object) => {
@@ -192,13 +213,19 @@ fn leaves(stage: &str, what: &str, value: &Value, flat: &mut Flat) {
                 leaves(stage, &below(name.unwrap_or(&index.to_string())), item, flat);
             }
         }
-        Value::String(text) => insert(stage, what, text.clone(), flat),
-        other => insert(stage, what, other.to_string(), flat),
+        Value::String(text) => insert(stage, what, text.clone(), value.to_string(), flat),
+        other => insert(stage, what, other.to_string(), other.to_string(), flat),
     }
 }
 
-fn insert(stage: &str, what: &str, value: String, flat: &mut Flat) {
-    flat.insert((stage.to_owned(), what.to_owned()), value);
+/// Files a leaf. One whose name is taken (a service may be called `model`) is numbered: nothing is lost.
+fn insert(stage: &str, what: &str, shown: String, exact: String, flat: &mut Flat) {
+    let key = |count: usize| match count {
+        1 => (stage.to_owned(), what.to_owned()),
+        count => (stage.to_owned(), format!("{what} ({count})")),
+    };
+    let free = (1..).find(|count| !flat.contains_key(&key(*count))).unwrap_or(1);
+    flat.insert(key(free), Leaf { shown, exact });
 }
 
 /// Text segments with `<bindings>` in place, decimals as their digits, anything else as JSON.

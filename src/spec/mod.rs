@@ -462,6 +462,12 @@ impl JobSpec {
     }
 }
 
+/// Whether a service, an endpoint, a file or a directory may be called so: names become parts of paths.
+pub fn is_name(name: &str) -> bool {
+    let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    name.starts_with(|c: char| c.is_ascii_alphanumeric()) && name.len() <= 128 && name.chars().all(fine)
+}
+
 /// serde's compact output, which is canonical for the types of this module.
 fn canonical(value: &impl Serialize) -> Vec<u8> {
     // These types hold string keys and no floats: serialization has no failing case.

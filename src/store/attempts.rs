@@ -141,8 +141,10 @@ pub struct AttemptRef {
     pub manifest: Digest,
     /// When it began.
     pub started: Timestamp,
-    /// How it ended.
+    /// How it ended, as it was recorded.
     pub outcome: OutcomeKind,
+    /// What newer formulas make of it, if they were applied.
+    pub derived: Option<Derivation>,
     /// Whether something stood in for the real thing.
     pub rehearsal: bool,
     /// Whether somebody excluded it; [`Exclusion`] says why.
@@ -152,9 +154,19 @@ pub struct AttemptRef {
 }
 
 impl AttemptRef {
+    /// What it is under the newest formulas that were applied to it.
+    pub fn standing(&self) -> OutcomeKind {
+        self.derived.as_ref().map_or(self.outcome, |derived| derived.outcome)
+    }
+
     /// Whether it counts for a hit: valid, not excluded, still there.
     pub fn counts(&self) -> bool {
-        self.outcome == OutcomeKind::Valid && !self.excluded && !self.collected
+        self.standing() == OutcomeKind::Valid && !self.excluded && !self.collected
+    }
+
+    /// Whether it was valid when it was recorded, or is now.
+    pub fn was_valid(&self) -> bool {
+        self.outcome == OutcomeKind::Valid || self.standing() == OutcomeKind::Valid
     }
 
     /// The tag under which OCI tools find it.
@@ -163,19 +175,58 @@ impl AttemptRef {
     }
 }
 
-/// All that the manifest of an attempt says.
+/// The name of a derivation, and what a plan must know of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derivation {
+    /// The digest of its manifest.
+    pub manifest: Digest,
+    /// The version of the formulas.
+    pub formulas: u32,
+    /// When it was made.
+    pub at: Timestamp,
+    /// Valid or invalid.
+    pub outcome: OutcomeKind,
+}
+
+/// All that the manifest of a derivation says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Derived {
+    /// Its name.
+    pub at: Derivation,
+    /// Valid, or invalid by these gates.
+    pub outcome: Outcome,
+    /// What was derived.
+    pub layers: Vec<LayerRef>,
+}
+
+/// All that the manifest of an attempt says, and of its newest derivation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     /// Its name.
     pub at: AttemptRef,
     /// The arms that it measured.
     pub arms: Vec<ArmId>,
-    /// How it ended.
+    /// How it ended, as it was recorded.
     pub outcome: Outcome,
     /// When it ended.
     pub ended: Timestamp,
-    /// Its layers.
+    /// Its layers, as they were recorded.
     pub layers: Vec<LayerRef>,
+    /// What newer formulas make of it.
+    pub derived: Option<Derived>,
+}
+
+impl Attempt {
+    /// What it is under the newest formulas that were applied to it.
+    pub fn standing(&self) -> &Outcome {
+        self.derived.as_ref().map_or(&self.outcome, |derived| &derived.outcome)
+    }
+
+    /// The layer of a title: the derived one, else its own.
+    pub fn layer(&self, title: &str) -> Option<&LayerRef> {
+        let derived = self.derived.iter().flat_map(|derived| &derived.layers);
+        derived.chain(&self.layers).find(|layer| layer.title == title)
+    }
 }
 
 /// A stored layer.

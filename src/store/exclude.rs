@@ -45,20 +45,16 @@ impl Store {
         self.disk().write(&self.paths().job(job).join(paths::exclusion_name(manifest, &content)), &content)
     }
 
-    /// Why an attempt is excluded, if it is: the oldest reason on file.
-    ///
-    /// # Errors
-    /// A file that cannot be read.
-    pub fn exclusion(&self, attempt: &AttemptRef) -> Result<Option<Exclusion>, StoreError> {
-        self.note(&attempt.job, &paths::exclusion_prefix(&attempt.manifest))
-    }
-
     /// Why an attempt was collected, if it was.
     ///
     /// # Errors
     /// A file that cannot be read.
     pub fn tombstone(&self, attempt: &AttemptRef) -> Result<Option<Exclusion>, StoreError> {
         self.note(&attempt.job, &paths::tombstone_prefix(&attempt.manifest))
+    }
+
+    pub(crate) fn exclusion_note(&self, attempt: &AttemptRef) -> Result<Option<Exclusion>, StoreError> {
+        self.note(&attempt.job, &paths::exclusion_prefix(&attempt.manifest))
     }
 
     fn note(&self, job: &JobHash, prefix: &str) -> Result<Option<Exclusion>, StoreError> {

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use oci_spec::image::{Descriptor, ImageIndex, MediaType};
 
-use super::attempts::AttemptRef;
 use super::disk::Disk;
 use super::error::StoreError;
 use super::fs::{LockFile, TryLock};
@@ -30,9 +29,9 @@ pub(crate) struct Pace {
 }
 
 impl Store {
-    /// Notes an attempt for the index and merges if it is time. Errors are left to the next merge: the record stands.
-    pub(crate) fn index_later(&self, attempt: &AttemptRef) {
-        let name = format!("{}.{}", attempt.job.hex(), paths::attempt_name(attempt));
+    /// Notes a file of a job for the index and merges if it is time. Errors are left to the next merge: the record stands.
+    pub(crate) fn index_later(&self, job: &JobHash, name: &str) {
+        let name = format!("{}.{name}", job.hex());
         let noted = self.disk().touch(&self.paths().pending().join(name));
         let mut pace = self.0.pace.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         pace.behind = true;
@@ -109,11 +108,11 @@ fn merge(disk: &Disk, paths: &Paths) -> Result<(), StoreError> {
     let mut tags: HashSet<String> = entries.iter().filter_map(oci::tag_of).map(str::to_owned).collect();
     let pending = disk.list(&paths.pending())?;
     for name in &pending {
-        let Some((job, attempt)) = name.split_once('.') else { continue };
+        let Some((job, name)) = name.split_once('.') else { continue };
         let Ok(job) = Digest::from_hex(job).map(JobHash) else { continue };
-        let Some(JobEntry::Attempt(attempt)) = paths::job_entry(job, attempt) else { continue };
-        if let Some(entry) = read_reference(disk, paths, &attempt)?
-            && tags.insert(attempt.tag())
+        let Some((_, tag)) = listed(job, name) else { continue };
+        if let Some(entry) = read_reference(disk, paths, &job, name)?
+            && tags.insert(tag)
         {
             entries.push(entry);
         }
@@ -124,9 +123,19 @@ fn merge(disk: &Disk, paths: &Paths) -> Result<(), StoreError> {
 fn rebuild(disk: &Disk, paths: &Paths) -> Result<usize, StoreError> {
     let pending = disk.list(&paths.pending())?;
     let mut entries = Vec::new();
-    each_job(disk, paths, |_, attempts| {
-        for attempt in attempts.iter().filter(|attempt| !attempt.collected) {
-            entries.extend(read_reference(disk, paths, attempt)?);
+    each_job(disk, paths, |job| {
+        let names = disk.list(&paths.job(&job))?;
+        let collected: HashSet<Digest> = names
+            .iter()
+            .filter_map(|name| match paths::job_entry(job, name)? {
+                JobEntry::Collected(manifest) => Some(manifest),
+                _ => None,
+            })
+            .collect();
+        for name in &names {
+            if listed(job, name).is_some_and(|(attempt, _)| !collected.contains(&attempt)) {
+                entries.extend(read_reference(disk, paths, &job, name)?);
+            }
         }
         Ok(())
     })?;
@@ -153,23 +162,34 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Vec<Descriptor>, String> {
     Ok(index.manifests().clone())
 }
 
-/// What an attempt's file holds; `None` if it went away, or is damaged, which is for `verify` to say.
-fn read_reference(disk: &Disk, paths: &Paths, attempt: &AttemptRef) -> Result<Option<Descriptor>, StoreError> {
-    let path = paths.attempt(attempt);
-    let Some(bytes) = disk.read(&path)? else { return Ok(None) };
+/// The attempt that a file of a job is or derives from, and the tag under which the index lists the file; `None` for what it
+/// does not list.
+fn listed(job: JobHash, name: &str) -> Option<(Digest, String)> {
+    match paths::job_entry(job, name)? {
+        JobEntry::Attempt(attempt) => Some((attempt.manifest, attempt.tag())),
+        JobEntry::Derived(attempt, derivation) => {
+            Some((attempt, oci::derived_tag(&job, &attempt, &derivation.manifest)))
+        }
+        JobEntry::Excluded(_) | JobEntry::Collected(_) => None,
+    }
+}
+
+/// What a listed file holds; `None` if it went away, or is damaged, which is for `verify` to say.
+fn read_reference(disk: &Disk, paths: &Paths, job: &JobHash, name: &str) -> Result<Option<Descriptor>, StoreError> {
+    let Some(bytes) = disk.read(&paths.job(job).join(name))? else { return Ok(None) };
     Ok(serde_json::from_slice(&bytes).ok())
 }
 
-/// Calls `each` with every job and its attempts, in no order.
+/// Calls `each` with every job that was tried, in no order.
 pub(crate) fn each_job(
     disk: &Disk,
     paths: &Paths,
-    mut each: impl FnMut(JobHash, &[AttemptRef]) -> Result<(), StoreError>,
+    mut each: impl FnMut(JobHash) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     for shard in disk.list(&paths.jobs())?.into_iter().filter(|name| name.len() == 2) {
         for name in disk.list(&paths.jobs().join(shard))? {
             if let Ok(job) = Digest::from_hex(&name).map(JobHash) {
-                each(job, &super::read::attempts(disk, paths, &job)?)?;
+                each(job)?;
             }
         }
     }

@@ -4,6 +4,7 @@
 //! oci-layout, index.json           the layout; index.json is a rebuildable cache of what jobs/ holds
 //! blobs/sha256/DIGEST              specs (a spec's digest is its job), layers, manifests
 //! jobs/HH/JOB/START.OUTCOME[.rehearsal].MANIFEST   a write-once attempt: the manifest's descriptor
+//! jobs/HH/JOB/derived.MANIFEST.FORMULAS.TIME.OUTCOME.DERIVATION   results and gates of an attempt under newer formulas
 //! jobs/HH/JOB/excluded.MANIFEST.*  why it no longer counts; collected.MANIFEST is the tombstone of a collected one
 //! arms/ARM-DIGEST/JOB              a job that was recorded for the arm
 //! claims/JOB.json, JOB.lock        who works on a job; JOB.TOKEN.stop asks that one to stop
@@ -20,6 +21,7 @@ mod arms;
 mod attempts;
 mod blob;
 mod claim;
+mod derived;
 mod disk;
 mod error;
 mod exclude;
@@ -45,14 +47,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub use attempts::{
-    ArmJob, Attempt, AttemptInput, AttemptRef, Exclusion, Layer, LayerRef, Outcome, OutcomeKind, Source,
+    ArmJob, Attempt, AttemptInput, AttemptRef, Derivation, Derived, Exclusion, Layer, LayerRef, Outcome, OutcomeKind,
+    Source,
 };
 pub use blob::BlobReader;
 pub use claim::{Claim, ClaimGuard, ClaimRecord, Claimed, HeldClaim, StopRequest, Work};
+pub use derived::DerivationInput;
 pub use error::StoreError;
 pub use oci::{
-    COUNTERS_TYPE, GATES_TYPE, LOGS_TYPE, PROVENANCE_TYPE, REASONS_TITLE, REASONS_TYPE, RECORD_TYPE, REQUESTS_TYPE,
-    RESULT_TYPE, SPEC_TYPE,
+    COUNTERS_TYPE, DERIVED_TYPE, GATES_TYPE, LOGS_TYPE, PROVENANCE_TYPE, REASONS_TITLE, REASONS_TYPE, RECORD_TYPE,
+    REQUESTS_TYPE, RESULT_TYPE, SPEC_TYPE,
 };
 pub use owner::{Owner, Presence, start_time};
 pub use repair::Repaired;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::attempts::{AttemptRef, OutcomeKind};
+use super::attempts::{AttemptRef, Derivation, OutcomeKind};
 use crate::ids::{ArmId, Digest, JobHash};
 
 /// Names below the root of a store.
@@ -23,6 +23,7 @@ const STAMP: &str = "%Y%m%dT%H%M%S.%9fZ";
 pub(crate) const TEMP: &str = ".tmp-";
 const EXCLUDED: &str = "excluded.";
 const COLLECTED: &str = "collected.";
+const DERIVED: &str = "derived.";
 
 impl Paths {
     pub(crate) fn layout(&self) -> PathBuf {
@@ -105,6 +106,8 @@ pub(crate) enum JobEntry {
     Excluded(Digest),
     /// The tombstone of an attempt.
     Collected(Digest),
+    /// A derivation of an attempt.
+    Derived(Digest, Derivation),
 }
 
 /// Reads a name in a job's directory; `None` for what is not ours.
@@ -115,6 +118,19 @@ pub(crate) fn job_entry(job: JobHash, name: &str) -> Option<JobEntry> {
     if let Some(rest) = name.strip_prefix(COLLECTED) {
         return Digest::from_hex(rest.get(..64)?).ok().map(JobEntry::Collected);
     }
+    if let Some(rest) = name.strip_prefix(DERIVED) {
+        let (attempt, rest) = rest.split_once('.')?;
+        let (formulas, rest) = rest.split_once('.')?;
+        let (stamp, rest) = rest.split_once("Z.")?;
+        let (word, manifest) = rest.split_once('.')?;
+        let derivation = Derivation {
+            manifest: Digest::from_hex(manifest).ok()?,
+            formulas: formulas.parse().ok()?,
+            at: stamp_of(stamp)?,
+            outcome: OutcomeKind::from_word(word)?,
+        };
+        return Some(JobEntry::Derived(Digest::from_hex(attempt).ok()?, derivation));
+    }
     let (stamp, rest) = name.split_once('Z')?;
     let started = stamp_of(stamp)?;
     let (head, hex) = rest.strip_prefix('.')?.rsplit_once('.')?;
@@ -124,6 +140,7 @@ pub(crate) fn job_entry(job: JobHash, name: &str) -> Option<JobEntry> {
         manifest: Digest::from_hex(hex).ok()?,
         started,
         outcome: OutcomeKind::from_word(word)?,
+        derived: None,
         rehearsal,
         excluded: false,
         collected: false,
@@ -145,6 +162,16 @@ pub(crate) fn attempt_name(attempt: &AttemptRef) -> String {
     let stamp = attempt.started.strftime(STAMP);
     let rehearsal = if attempt.rehearsal { ".rehearsal" } else { "" };
     format!("{stamp}.{}{rehearsal}.{}", attempt.outcome.word(), attempt.manifest.hex())
+}
+
+pub(crate) fn derivation_name(attempt: &Digest, derivation: &Derivation) -> String {
+    let Derivation { manifest, formulas, at, outcome } = derivation;
+    format!("{DERIVED}{}.{formulas}.{}.{}.{}", attempt.hex(), at.strftime(STAMP), outcome.word(), manifest.hex())
+}
+
+/// Whether a file of a job is a derivation, by its name.
+pub(crate) fn is_derivation(file: &Path) -> bool {
+    file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(DERIVED))
 }
 
 /// Named after its content too, so that two exclusions at once both stand.
@@ -177,6 +204,7 @@ mod tests {
             manifest: Digest::of(b"manifest"),
             started: Timestamp::from_nanosecond(nanos).unwrap(),
             outcome,
+            derived: None,
             rehearsal,
             excluded: false,
             collected: false,
@@ -200,6 +228,23 @@ mod tests {
                 at(0, OutcomeKind::Valid, true).manifest.hex()
             )
         );
+    }
+
+    #[test]
+    fn a_derivations_name_reads_back() {
+        let (job, attempt) = (JobHash(Digest::of(b"spec")), Digest::of(b"attempt"));
+        let derivation = Derivation {
+            manifest: Digest::of(b"derivation"),
+            formulas: 12,
+            at: Timestamp::from_nanosecond(1_735_787_045_000_000_001).unwrap(),
+            outcome: OutcomeKind::Invalid,
+        };
+        let name = derivation_name(&attempt, &derivation);
+        let expected = format!("derived.{}.12.20250102T030405.000000001Z.invalid.", attempt.hex());
+        assert!(name.starts_with(&expected), "{name}");
+        let Some(JobEntry::Derived(of, read)) = job_entry(job, &name) else { panic!("{name} does not read back") };
+        assert_eq!((of, read), (attempt, derivation));
+        assert!(job_entry(job, &name.replace(".12.", ".x.")).is_none());
     }
 
     #[test]

@@ -3,13 +3,13 @@
 
 use std::collections::HashSet;
 
-use super::attempts::{ArmJob, Attempt, AttemptRef, LayerRef, OutcomeKind};
+use super::attempts::{ArmJob, Attempt, AttemptRef, Derivation, Exclusion};
 use super::blob::{self, BlobReader};
 use super::disk::Disk;
 use super::error::StoreError;
 use super::paths::{self, JobEntry, Paths};
 use super::view::{JobState, StoreView, only_one, prefix_digits};
-use super::{Store, arms, oci};
+use super::{Store, arms, index, oci};
 use crate::ids::{ArmId, Digest, JobHash};
 
 /// Jobs from which on a second thread pays.
@@ -18,17 +18,22 @@ const MANY: usize = 2048;
 /// A job's attempts, oldest first.
 pub(crate) fn attempts(disk: &Disk, paths: &Paths, job: &JobHash) -> Result<Vec<AttemptRef>, StoreError> {
     let (mut attempts, mut excluded, mut collected) = (Vec::new(), Vec::new(), Vec::new());
+    let mut derived: Vec<(Digest, Derivation)> = Vec::new();
     for name in disk.list(&paths.job(job))? {
         match paths::job_entry(*job, &name) {
             Some(JobEntry::Attempt(attempt)) => attempts.push(attempt),
             Some(JobEntry::Excluded(manifest)) => excluded.push(manifest),
             Some(JobEntry::Collected(manifest)) => collected.push(manifest),
+            Some(JobEntry::Derived(attempt, derivation)) => derived.push((attempt, derivation)),
             None => {}
         }
     }
     for attempt in &mut attempts {
         attempt.excluded = excluded.contains(&attempt.manifest);
         attempt.collected = collected.contains(&attempt.manifest);
+        let own = derived.iter().filter(|(of, _)| *of == attempt.manifest).map(|(_, derivation)| derivation);
+        attempt.derived =
+            own.max_by_key(|derivation| (derivation.formulas, derivation.at, derivation.manifest)).cloned();
     }
     attempts.sort_by_key(|attempt| (attempt.started, attempt.manifest));
     Ok(attempts)
@@ -67,7 +72,7 @@ impl StoreView for Store {
         let mut jobs = Vec::new();
         for noted in arms::read(self.disk(), self.paths(), arm)? {
             let attempts = attempts(self.disk(), self.paths(), &noted.job)?;
-            if attempts.iter().any(|attempt| attempt.outcome == OutcomeKind::Valid) {
+            if attempts.iter().any(AttemptRef::was_valid) {
                 jobs.push(noted);
             }
         }
@@ -97,12 +102,25 @@ impl StoreView for Store {
         let Some(bytes) = blob::get(self.disk(), self.paths(), &at.manifest)? else {
             return Err(self.why_missing(at, &at.manifest));
         };
-        let path = self.paths().blob(&at.manifest);
-        oci::read_manifest(at, &bytes).map(|(attempt, _)| attempt).map_err(|what| StoreError::damaged(&path, what))
+        let damaged = |digest, what| StoreError::damaged(&self.paths().blob(digest), what);
+        let (mut attempt, _) = oci::read_manifest(at, &bytes).map_err(|what| damaged(&at.manifest, what))?;
+        if let Some(derivation) = &at.derived {
+            let Some(bytes) = blob::get(self.disk(), self.paths(), &derivation.manifest)? else {
+                return Err(self.why_missing(at, &derivation.manifest));
+            };
+            let read = oci::read_derivation(at.job, &at.manifest, derivation, &bytes);
+            attempt.derived = Some(read.map_err(|what| damaged(&derivation.manifest, what))?);
+        }
+        Ok(attempt)
+    }
+
+    fn exclusion(&self, at: &AttemptRef) -> Result<Option<Exclusion>, StoreError> {
+        self.exclusion_note(at)
     }
 
     fn layer(&self, at: &AttemptRef, title: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(layer) = find(self.attempt(at)?, title) else { return Ok(None) };
+        let attempt = self.attempt(at)?;
+        let Some(layer) = attempt.layer(title) else { return Ok(None) };
         match blob::get(self.disk(), self.paths(), &layer.digest)? {
             Some(bytes) => Ok(Some(bytes)),
             None => Err(self.why_missing(at, &layer.digest)),
@@ -111,13 +129,28 @@ impl StoreView for Store {
 }
 
 impl Store {
+    /// Every job that was tried, in order.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn tried(&self) -> Result<Vec<JobHash>, StoreError> {
+        let mut jobs = Vec::new();
+        index::each_job(self.disk(), self.paths(), |job| {
+            jobs.push(job);
+            Ok(())
+        })?;
+        jobs.sort_unstable();
+        Ok(jobs)
+    }
+
     /// Opens an attempt's layer for reading piece by piece: for logs and raw rows. The read that reaches the end checks the
     /// digest.
     ///
     /// # Errors
     /// As [`StoreView::layer`].
     pub fn open_layer(&self, at: &AttemptRef, title: &str) -> Result<Option<BlobReader>, StoreError> {
-        let Some(layer) = find(self.attempt(at)?, title) else { return Ok(None) };
+        let attempt = self.attempt(at)?;
+        let Some(layer) = attempt.layer(title) else { return Ok(None) };
         if self.disk().size(&self.paths().blob(&layer.digest))?.is_none() {
             return Err(self.why_missing(at, &layer.digest));
         }
@@ -141,8 +174,4 @@ impl Store {
             Err(error) => error,
         }
     }
-}
-
-fn find(attempt: Attempt, title: &str) -> Option<LayerRef> {
-    attempt.layers.into_iter().find(|layer| layer.title == title)
 }

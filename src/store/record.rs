@@ -40,6 +40,7 @@ impl Store {
             manifest: blob::put(disk, paths, &manifest)?,
             started: input.started,
             outcome: input.outcome.kind(),
+            derived: None,
             rehearsal: input.rehearsal,
             excluded: false,
             collected: false,
@@ -56,8 +57,9 @@ impl Store {
         disk.make_dir(super::disk::parent(&dir))?;
         disk.make_dir(&dir)?;
         let reference = oci::reference(&input.job, &attempt.manifest, manifest.len() as u64)?;
-        disk.write(&dir.join(paths::attempt_name(&attempt)), &oci::to_bytes(&reference)?)?;
-        self.index_later(&attempt);
+        let name = paths::attempt_name(&attempt);
+        disk.write(&dir.join(&name), &oci::to_bytes(&reference)?)?;
+        self.index_later(&input.job, &name);
         Ok(attempt)
     }
 
@@ -79,7 +81,7 @@ impl Store {
         writer.finish()
     }
 
-    fn put_layer(&self, layer: &Layer) -> Result<LayerRef, StoreError> {
+    pub(crate) fn put_layer(&self, layer: &Layer) -> Result<LayerRef, StoreError> {
         let (digest, size) = match &layer.source {
             Source::Bytes(bytes) => (blob::put(self.disk(), self.paths(), bytes)?, bytes.len() as u64),
             Source::File(path) => self.put_from(path)?,

@@ -53,17 +53,21 @@ fn sound(store: &Store) -> Report {
 // ---- one suite for every view ----
 
 trait Writable: StoreView {
+    fn put_derivation(&mut self, input: &DerivationInput<'_>) -> Derivation;
     fn put(&mut self, input: AttemptInput<'_>) -> AttemptRef;
     fn drop_attempt(&mut self, attempt: &AttemptRef);
     fn served(&mut self, arm: &ArmId, job: &JobHash, at: Timestamp);
 }
 
 impl Writable for MemoryStore {
+    fn put_derivation(&mut self, input: &DerivationInput<'_>) -> Derivation {
+        self.derive(input).unwrap()
+    }
     fn put(&mut self, input: AttemptInput<'_>) -> AttemptRef {
         self.record(input).unwrap()
     }
     fn drop_attempt(&mut self, attempt: &AttemptRef) {
-        self.exclude(&attempt.job, &attempt.manifest);
+        self.exclude(&attempt.job, &attempt.manifest, "thermal throttling", at(99));
     }
     fn served(&mut self, arm: &ArmId, job: &JobHash, at: Timestamp) {
         self.serve_for(arm, job, at);
@@ -71,6 +75,9 @@ impl Writable for MemoryStore {
 }
 
 impl Writable for Store {
+    fn put_derivation(&mut self, input: &DerivationInput<'_>) -> Derivation {
+        self.derive(input).unwrap()
+    }
     fn put(&mut self, input: AttemptInput<'_>) -> AttemptRef {
         self.record(input).unwrap()
     }
@@ -116,6 +123,8 @@ fn any_view(mut view: impl Writable) {
     let state = view.job(&job).unwrap();
     assert_eq!((state.attempts.len(), state.records().count(), state.is_hit(2)), (3, 1, false));
     assert!(state.attempts[2].excluded && view.attempt(&state.attempts[2]).is_ok());
+    let reason = view.exclusion(&state.attempts[2]).unwrap().map(|excluded| excluded.reason);
+    assert_eq!((reason.as_deref(), view.exclusion(&second).unwrap()), (Some("thermal throttling"), None));
 
     // Invalid and cancelled ones keep what they say.
     let gates = Outcome::Invalid { gates: vec!["acceptance-length".into()] };
@@ -124,6 +133,47 @@ fn any_view(mut view: impl Writable) {
         assert_eq!(view.attempt(&attempt).unwrap().outcome, outcome);
     }
     assert!(!view.job(&job_of("{\"spec\":2}")).unwrap().is_hit(1));
+
+    // Newer formulas stand before what was recorded; the highest version counts, the latest of equals.
+    let spec = "{\"spec\":derived}";
+    let recorded = view.put(input(spec, &arms[1..], 80, Outcome::Valid));
+    let standing = |view: &dyn StoreView| view.job(&recorded.job).unwrap().attempts[0].clone();
+    let derivation = |formulas, second, failed: &[&str], text: &str| DerivationInput {
+        attempt: &recorded,
+        formulas,
+        at: at(second),
+        failed: failed.iter().map(ToString::to_string).collect(),
+        layers: vec![Layer::new(RESULT_TYPE, "result.json", Source::Bytes(text.as_bytes().to_vec()))],
+    };
+    for (formulas, second, failed, text, expected) in [
+        (3, 90, vec!["error-ratio"], "three", "three"),
+        (2, 91, vec![], "two", "three"),
+        (3, 92, vec![], "three again", "three again"),
+        (4, 91, vec!["acceptance-length"], "four", "four"),
+    ] {
+        let kept = view.put_derivation(&derivation(formulas, second, &failed, text));
+        assert_eq!((kept.formulas, kept.outcome == OutcomeKind::Valid), (formulas, failed.is_empty()));
+        let found = standing(&view);
+        assert_eq!((found.outcome, found.manifest), (OutcomeKind::Valid, recorded.manifest), "the attempt stays");
+        assert_eq!(view.layer(&found, "result.json").unwrap().unwrap(), expected.as_bytes());
+        assert_eq!(view.layer(&recorded, "result.json").unwrap().unwrap(), b"{\"tokens\":80}", "as recorded");
+        assert!(view.reasons(&found).unwrap().is_array(), "what is not derived is the attempt's");
+    }
+    let (found, state) = (standing(&view), view.job(&recorded.job).unwrap());
+    assert_eq!((found.standing(), state.is_hit(1)), (OutcomeKind::Invalid, false), "it stops counting");
+    assert_eq!(state.last_failed(), Some(&found));
+    let read = view.attempt(&found).unwrap();
+    assert_eq!(read.standing(), &Outcome::Invalid { gates: vec!["acceptance-length".into()] });
+    assert_eq!(read.outcome, Outcome::Valid);
+
+    // What was invalid and becomes valid counts, and its arms know it.
+    let failed = Outcome::Invalid { gates: vec!["error-ratio".into()] };
+    let newly = [arm("k/agentic/newly-c1")];
+    let invalid = view.put(input("{\"spec\":4}", &newly, 80, failed));
+    assert_eq!(view.arm_jobs(&newly[0]).unwrap(), []);
+    view.put_derivation(&DerivationInput { attempt: &invalid, ..derivation(2, 90, &[], "{}") });
+    assert!(view.job(&invalid.job).unwrap().is_hit(1));
+    assert_eq!(view.arm_jobs(&newly[0]).unwrap().len(), 1);
 
     // Arms remember the jobs recorded and served for them, oldest first; the first time stands.
     let other = "{\"spec\":3}";
@@ -139,7 +189,7 @@ fn any_view(mut view: impl Writable) {
     assert_eq!(view.arm_jobs(&moved).unwrap(), [noted(job, 60)]);
 
     // Prefixes.
-    let jobs = [job, job_of("{\"spec\":2}"), job_of(other)];
+    let jobs = [job, job_of("{\"spec\":2}"), job_of(other), recorded.job, invalid.job];
     for job in &jobs {
         assert_eq!(view.resolve(&job.to_string()).unwrap(), *job);
         assert_eq!(view.resolve(&format!("sha256:{}", &job.hex()[..12])).unwrap(), *job);
@@ -638,6 +688,75 @@ fn a_collected_attempt_says_so_and_counts_no_more() {
     let error = store.attempt(&state.attempts[0]).unwrap_err();
     assert!(error.to_string().ends_with("was collected on 2026-01-31T00:00:00Z: gc: older than 90 days"), "{error}");
     assert_eq!(store.rebuild_index().unwrap(), 0);
+}
+
+// ---- derivations ----
+
+fn rederived(store: &Store, attempt: &AttemptRef, text: &str) -> Derivation {
+    let layers = vec![Layer::new(RESULT_TYPE, "result.json", Source::Bytes(text.as_bytes().to_vec()))];
+    store.derive(&DerivationInput { attempt, formulas: 2, at: at(50), failed: Vec::new(), layers }).unwrap()
+}
+
+#[test]
+fn a_derivation_refers_to_its_attempt_and_is_listed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let attempt = store.record(input("{}", &[], 0, Outcome::Valid)).unwrap();
+    let derivation = rederived(&store, &attempt, "anew");
+    store.flush_index().unwrap();
+    let report = sound(&store);
+    assert_eq!((report.attempts, report.unreferenced, report.index), (1, 0, IndexState::Current));
+    let manifest = fs::read(dir.path().join("blobs/sha256").join(derivation.manifest.hex())).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    assert_eq!(manifest["artifactType"], DERIVED_TYPE);
+    assert_eq!(manifest["subject"]["digest"], attempt.manifest.to_string());
+    assert_eq!(manifest["config"]["digest"], attempt.job.0.to_string());
+    let tag = format!("{}.{}", attempt.tag(), &derivation.manifest.hex()[..12]);
+    let listed = |store: &Store| {
+        let index = fs::read_to_string(store.root().join("index.json")).unwrap();
+        index.contains(&format!("\"{tag}\""))
+    };
+    assert!(listed(&store));
+    assert_eq!(store.rebuild_index().unwrap(), 2);
+    assert!(listed(&store));
+}
+
+#[test]
+fn a_damaged_derivation_is_set_aside_and_its_attempt_stands() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let attempt = store.record(input("{}", &[], 0, Outcome::Valid)).unwrap();
+    let derivation = rederived(&store, &attempt, "anew");
+    let blobs = dir.path().join("blobs/sha256");
+    for damage in [Digest::of(b"anew"), derivation.manifest] {
+        fs::write(blobs.join(damage.hex()), "flipped").unwrap();
+        let at = store.job(&attempt.job).unwrap().attempts[0].clone();
+        assert!(matches!(store.layer(&at, "result.json"), Err(StoreError::Damaged { .. })));
+        let report = store.verify(&|_| {}).unwrap();
+        assert_eq!(report.problems.len(), 1, "{:?}", report.problems);
+        store.repair(&report).unwrap();
+        let at = store.job(&attempt.job).unwrap().attempts[0].clone();
+        assert_eq!((at.derived.clone(), at.counts()), (None, true));
+        assert_eq!(store.layer(&at, "result.json").unwrap().unwrap(), b"{\"tokens\":0}");
+        sound(&store);
+        rederived(&store, &attempt, "anew");
+    }
+    sound(&store);
+}
+
+#[test]
+fn a_name_that_its_manifest_does_not_bear_out_is_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let attempt = store.record(input("{}", &[], 0, Outcome::Valid)).unwrap();
+    rederived(&store, &attempt, "anew");
+    let job = store.job_path(&attempt.job);
+    let mut names = fs::read_dir(&job).unwrap().map(|entry| entry.unwrap().path());
+    let path = names.find(|path| path.file_name().unwrap().to_str().unwrap().starts_with("derived.")).unwrap();
+    let lie = job.join(path.file_name().unwrap().to_str().unwrap().replace(".valid.", ".invalid."));
+    fs::rename(&path, &lie).unwrap();
+    let problem = one_problem(&store);
+    assert!(problem.path == lie && problem.what.contains("it says valid"), "{problem:?}");
 }
 
 // ---- claims ----

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::attempts::AttemptRef;
 use super::blob::{self, BlobReader};
+use super::derived::StoredDerivation;
 use super::error::StoreError;
 use super::owner::tagged_dead;
 use super::paths::{self, JobEntry, TEMP};
@@ -90,11 +91,12 @@ const RESTORE: &str = "copy it back from another copy of the store, or run `ixbu
                        the attempts that need it aside, then run their arms again";
 
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     attempts: Vec<AttemptRef>,
+    pub(crate) derivations: Vec<StoredDerivation>,
     /// Blobs that attempts refer to, with their sizes.
-    needed: HashMap<Digest, u64>,
-    problems: Vec<Problem>,
+    pub(crate) needed: HashMap<Digest, u64>,
+    pub(crate) problems: Vec<Problem>,
     leftovers: Vec<PathBuf>,
 }
 
@@ -112,7 +114,7 @@ impl Store {
         if !blobs.bad.is_empty() {
             self.name_victims(&mut found, &blobs.bad)?;
         }
-        let index = self.check_index(&found.attempts)?;
+        let index = self.check_index(&found)?;
         found.problems.sort_by(|a, b| a.path.cmp(&b.path));
         found.leftovers.sort();
         Ok(Report {
@@ -177,6 +179,7 @@ impl Store {
 
     fn check_job(&self, job: JobHash, found: &mut Found) -> Result<(), StoreError> {
         let dir = self.paths().job(&job);
+        let mut derivations = Vec::new();
         for name in self.names(&dir, found)? {
             let path = dir.join(&name);
             match paths::job_entry(job, &name) {
@@ -188,6 +191,10 @@ impl Store {
                         found.problems.push(Problem { path, what, fix: fix.into(), repair: Repair::None });
                     }
                 }
+                Some(JobEntry::Derived(attempt, derivation)) => {
+                    let needs = HashSet::from([derivation.manifest]);
+                    derivations.push(StoredDerivation { job, attempt, derivation, path, needs });
+                }
                 Some(JobEntry::Attempt(_)) => {}
                 None => found.problems.push(foreign(path, "it is not an attempt", true)),
             }
@@ -195,6 +202,10 @@ impl Store {
         for attempt in super::read::attempts(self.disk(), self.paths(), &job)? {
             if !attempt.collected {
                 self.check_attempt(&attempt, found)?;
+                let own = derivations.extract_if(.., |derivation| derivation.attempt == attempt.manifest);
+                for derivation in own.collect::<Vec<_>>() {
+                    self.check_derivation(derivation, found)?;
+                }
             }
             found.attempts.push(attempt);
         }
@@ -327,13 +338,20 @@ impl Store {
                 victims.entry(*digest).or_default().push(self.paths().attempt(attempt));
             }
         }
+        for derivation in &found.derivations {
+            for digest in derivation.needs.iter().filter(|digest| bad.contains_key(digest)) {
+                victims.entry(*digest).or_default().push(derivation.path.clone());
+            }
+        }
         for (digest, what) in bad {
             let path = self.paths().blob(digest);
             let mut aside = victims.remove(digest).unwrap_or_default();
-            let attempts = match aside.len() {
-                0 => "no attempt needs it".to_owned(),
-                1 => "1 attempt needs it".to_owned(),
-                count => format!("{count} attempts need it"),
+            let (derived, own): (Vec<_>, Vec<_>) = aside.iter().partition(|file| paths::is_derivation(file));
+            let attempts = match (own.len(), derived.len()) {
+                (0, 0) => "no attempt needs it".to_owned(),
+                (1, _) => "1 attempt needs it".to_owned(),
+                (0, _) => "a derivation needs it".to_owned(),
+                (count, _) => format!("{count} attempts need it"),
             };
             aside.push(path.clone());
             let what = format!("{what}; {attempts}");
@@ -342,9 +360,11 @@ impl Store {
         Ok(())
     }
 
-    fn check_index(&self, attempts: &[AttemptRef]) -> Result<IndexState, StoreError> {
-        let recorded: HashSet<String> =
-            attempts.iter().filter(|attempt| !attempt.collected).map(AttemptRef::tag).collect();
+    fn check_index(&self, found: &Found) -> Result<IndexState, StoreError> {
+        let attempts = found.attempts.iter().filter(|attempt| !attempt.collected).map(AttemptRef::tag);
+        let derived = found.derivations.iter();
+        let derived = derived.map(|one| oci::derived_tag(&one.job, &one.attempt, &one.derivation.manifest));
+        let recorded: HashSet<String> = attempts.chain(derived).collect();
         let listed: HashSet<String> = match self.disk().read(&self.paths().index())?.map(|bytes| index::parse(&bytes)) {
             Some(Ok(entries)) => entries.iter().filter_map(oci::tag_of).map(str::to_owned).collect(),
             None if recorded.is_empty() => return Ok(IndexState::Current),

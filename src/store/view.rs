@@ -2,7 +2,7 @@
 //!
 //! One test suite holds for every view (`memory`'s tests run it on both).
 
-use super::attempts::{ArmJob, Attempt, AttemptRef, OutcomeKind};
+use super::attempts::{ArmJob, Attempt, AttemptRef, Exclusion, OutcomeKind};
 use super::claim::HeldClaim;
 use super::error::StoreError;
 use super::oci::REASONS_TITLE;
@@ -35,7 +35,7 @@ impl JobState {
 
     /// The newest attempt if it did not become a record that counts.
     pub fn last_failed(&self) -> Option<&AttemptRef> {
-        self.last().filter(|attempt| attempt.outcome != OutcomeKind::Valid)
+        self.last().filter(|attempt| attempt.standing() != OutcomeKind::Valid)
     }
 
     /// The claim that keeps us from running the job.
@@ -84,11 +84,17 @@ pub trait StoreView {
     /// An attempt that was collected or is damaged; a store that cannot be read.
     fn attempt(&self, at: &AttemptRef) -> Result<Attempt, StoreError>;
 
-    /// The content of an attempt's layer, checked; `None` if it has none of that title.
+    /// The content of an attempt's layer, checked: the derived one of that title, else its own; `None` if it has neither.
     ///
     /// # Errors
     /// As [`StoreView::attempt`].
     fn layer(&self, at: &AttemptRef, title: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// Why an attempt is excluded, if it is: the oldest reason on file.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    fn exclusion(&self, at: &AttemptRef) -> Result<Option<Exclusion>, StoreError>;
 
     /// Why the plan ran an attempt.
     ///

@@ -19,7 +19,7 @@ use serde_json::{Map, Value, json};
 
 use crate::config::similar::closest;
 use crate::spec::JobSpec;
-use crate::speculative::{RESERVED_ENV, RESERVED_FLAGS};
+use crate::speculative::{RESERVED_ENV, is_reserved};
 use inputs::{Kind, Leaf, Whole, json_maps, leaves, number, processes};
 
 /// A change as it is written: `PATH=VALUE`, `+PATH=VALUE` to add what is not there, `PATH=null` to remove.
@@ -257,9 +257,9 @@ const PINNED: &str = "its digest would not hold: edit the matrix or configs/clie
 
 /// Who decides what no setting may change.
 fn fixed(document: &Value, path: &str) -> Option<String> {
-    let reserved = RESERVED_FLAGS.iter().any(|flag| path.contains(&format!(".--{flag}")))
-        || RESERVED_ENV.iter().any(|name| path.ends_with(&format!(".env.{name}")));
     let words: Vec<&str> = path.split('.').collect();
+    let reserved = words.iter().any(|word| is_reserved(word))
+        || matches!(words[..], [_, "env", name] if RESERVED_ENV.contains(&name));
     let of_a_process = processes(document).iter().any(|(stage, _)| *stage == words[0]);
     Some(match words[..] {
         _ if reserved => "the policy of speculative decoding decides it".to_owned(),
