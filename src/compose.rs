@@ -104,6 +104,9 @@ impl Composer<'_> {
     /// # Errors
     /// Faults in the recipe, at their places.
     pub fn compose(&self, arm: &Arm) -> Result<Composed, Diagnostics> {
+        if let Some(fault) = arm.row.oversized() {
+            return Err(fault.into());
+        }
         let Some(composition) = self.recipes.compose(arm, self.lock)? else {
             return Ok(Composed::Blocked(Blocked {
                 why: "no recipe matches".to_owned(),

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::compose::{Blocked, Composed};
 use crate::config::diagnostic::Diagnostics;
+use crate::config::profile::Profile;
 use crate::ids::{ArmId, JobHash};
 use crate::spec::diff::{Change, changes};
 use crate::store::{JobState, Outcome, OutcomeKind, StoreError, StoreView};
@@ -194,6 +195,20 @@ pub struct Policy {
     pub load_s: Option<u64>,
     /// Whether jobs hold the GPUs that their specs name.
     pub gpus: bool,
+}
+
+impl Policy {
+    /// The policy of a profile.
+    pub fn of(profile: &Profile, rerun: bool) -> Self {
+        Self {
+            records: profile.records,
+            rerun,
+            real: !profile.rehearses(),
+            start_up_s: profile.estimate.start_up_s,
+            load_s: profile.estimate.load_s,
+            gpus: !profile.rehearses(),
+        }
+    }
 }
 
 /// Why there is no plan.

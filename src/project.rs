@@ -79,6 +79,10 @@ impl Project {
             let mut known = Vec::new();
             let mut outlines = Vec::with_capacity(arms.len());
             for arm in arms {
+                if let Some(fault) = arm.row.oversized() {
+                    faults.absorb_new(fault.into());
+                    continue;
+                }
                 match composer.compose(arm) {
                     Ok(composed) => outlines.push(Outline::of(arm.id.clone(), &composed, &mut known)),
                     Err(found) => faults.absorb_new(found),
@@ -114,25 +118,12 @@ impl Project {
         }
     }
 
-    /// What planning depends on beside specs and store.
-    pub fn policy(&self, rerun: bool) -> Policy {
-        let profile = &self.profile;
-        Policy {
-            records: profile.records,
-            rerun,
-            real: !profile.rehearses(),
-            start_up_s: profile.estimate.start_up_s,
-            load_s: profile.estimate.load_s,
-            gpus: !profile.rehearses(),
-        }
-    }
-
     /// Plans arms.
     ///
     /// # Errors
     /// Faults in recipes; an arm with two specs; a store that cannot be read.
     pub fn plan(&self, arms: &[&Arm], store: &dyn StoreView, rerun: bool) -> Result<Plan, PlanError> {
         let spec = |index: usize| Ok(self.job(arms[index])?.spec.canonical());
-        plan::plan(self.outlines(arms)?, &spec, store, &self.policy(rerun))
+        plan::plan(self.outlines(arms)?, &spec, store, &Policy::of(&self.profile, rerun))
     }
 }

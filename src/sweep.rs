@@ -4,6 +4,7 @@
 //! valid one is a hit. This module knows the store and the executor, no YAML, and prints nothing: it tells its caller
 //! through [`Notice`]s.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -301,6 +302,7 @@ impl One<'_> {
         let outcome = outcome.clone();
         let folder = scratch.to_owned();
         let verdict = outcome.verdict();
+        let secrets = context.host.secret_values();
         let stored = tokio::task::spawn_blocking(move || {
             let real = spec.deployment.substitutions.is_none();
             let raw = RawLayers::read(&spec, &outcome);
@@ -326,6 +328,7 @@ impl One<'_> {
                     }
                 },
             };
+            mask_logs(&outcome.logs, &secrets);
             let mut layers = raw.layers();
             if let Some(Ok(derived)) = &derived {
                 let json = |value: Result<Vec<u8>, serde_json::Error>| Source::Bytes(value.unwrap_or_default());
@@ -373,6 +376,20 @@ impl One<'_> {
             return Ok((verdict, finish));
         }
         Ok((if verdict == Verdict::Done { Verdict::Failed } else { verdict }, finish))
+    }
+}
+
+/// Puts the names of secrets in the place of their values in every log, before it is stored.
+fn mask_logs(logs: &std::path::Path, secrets: &BTreeMap<String, exec::host::Secret>) {
+    let Ok(entries) = std::fs::read_dir(logs) else { return };
+    for path in entries.flatten().map(|entry| entry.path()).filter(|_| !secrets.is_empty()) {
+        let Ok(bytes) = std::fs::read(&path) else { continue };
+        let text = String::from_utf8_lossy(&bytes);
+        let masked = exec::host::mask(&text, secrets);
+        // A log that cannot be written masked must not be stored open.
+        if masked != text && std::fs::write(&path, masked).is_err() {
+            let _ = std::fs::remove_file(&path);
+        }
     }
 }
 

@@ -22,23 +22,6 @@ pub struct Added {
     parts: Vec<Range<usize>>,
 }
 
-/// A changelog's text from its bytes.
-///
-/// # Errors
-/// Bytes that are no UTF-8.
-pub fn source(name: &str, bytes: Vec<u8>) -> Result<Arc<Source>, Diagnostics> {
-    match String::from_utf8(bytes) {
-        Ok(text) => Ok(Source::new(name, text)),
-        Err(error) => {
-            let at = error.utf8_error().valid_up_to();
-            let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
-            Err(Diagnostic::at(&Place { source, span: at..at }, "the file is not UTF-8")
-                .help("save it as UTF-8")
-                .into())
-        }
-    }
-}
-
 /// Compares a changelog with an earlier one (nothing: there was none) and reads what is new.
 ///
 /// # Errors
@@ -223,7 +206,6 @@ mod tests {
         ] {
             assert_eq!(read(&a, &format!("{a}{text}")).unwrap_err(), [said], "{text:?}");
         }
-        assert!(source("c.yaml", b"- a\n- \xff\n".to_vec()).unwrap_err().to_string().starts_with("c.yaml:2:3: "));
     }
 
     #[test]

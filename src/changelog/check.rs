@@ -21,9 +21,10 @@ use crate::matrix::filter::{Filter, Sweep};
 use crate::project::Project;
 
 /// One side of a comparison.
+#[derive(Clone, Copy)]
 pub struct Measurable<'p> {
-    /// Recipes, curves, lock, profile.
-    pub project: &'p Project,
+    /// Recipes, curves, lock, profile; nothing where there are no recipes.
+    pub project: Option<&'p Project>,
     /// Masters and runners.
     pub config: &'p Config,
 }

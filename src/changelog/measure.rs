@@ -16,8 +16,10 @@ use crate::config::profile::{self, Profile};
 use crate::config::topology::ScenarioType;
 use crate::ids::{ArmId, ConfigKey, JobHash, RowHash};
 use crate::matrix::arm::{Arm, Row, Scenario};
+use crate::matrix::arms::eval_twin;
 use crate::matrix::rows::{AGENTIC_DURATION_S, row_hash};
 use crate::project::Project;
+use crate::recipe;
 
 /// Seconds of load that are assumed where nothing declares them: a fixed-seq-len point, an evaluation.
 pub const ASSUMED_LOAD_S: u64 = 900;
@@ -100,13 +102,26 @@ pub fn hours(gpu_s: u64) -> f64 {
     gpu_s as f64 / 3600.0
 }
 
-/// Names some arms.
+/// The recipes of a snapshot and what they need; nothing where it has none, and rows name every arm.
+///
+/// # Errors
+/// Every fault of every file; a profile that does not exist.
+pub fn recipes(inputs: &Inputs, profile: &str) -> Result<Option<Project>, Diagnostics> {
+    match inputs.in_folder(recipe::FOLDER, ".yaml").next() {
+        None => Ok(None),
+        Some(_) => Project::load(inputs.clone(), profile).map(Some),
+    }
+}
+
+/// Names some arms; `project` makes jobs of them.
 ///
 /// # Errors
 /// Every fault in their recipes.
-pub fn measure(project: &Project, arms: &[Arm], estimate: Estimate) -> Result<Vec<Measured>, Diagnostics> {
-    let covered: Vec<&Arm> = arms.iter().filter(|arm| project.recipes.covers(arm)).collect();
-    let mut jobs = project.outlines(&covered)?.into_iter();
+pub fn measure(project: Option<&Project>, arms: &[Arm], estimate: Estimate) -> Result<Vec<Measured>, Diagnostics> {
+    let covers = |arm: &&Arm| project.is_some_and(|project| project.recipes.covers(arm));
+    let covered: Vec<&Arm> = arms.iter().filter(covers).collect();
+    let outlines = project.map_or_else(|| Ok(Vec::new()), |project| project.outlines(&covered))?;
+    let mut jobs = outlines.into_iter();
     let mut waiting = covered.iter().map(|arm| &arm.id).peekable();
     let measured = arms.iter().map(|arm| {
         // Outlines come in the order of the arms that have a recipe.
@@ -136,15 +151,14 @@ pub fn eval_twins(arms: &[Arm]) -> Vec<Arm> {
         !arm.eval
             && matches!(arm.row.scenario, Scenario::AgenticCoding | Scenario::FixedSeqLen { isl: 8192, osl: 1024 })
     };
-    let twin = |arm: &Arm| Arm { id: ArmId(format!("{}-eval", arm.id).into()), eval: true, ..arm.clone() };
-    arms.iter().filter(may).map(twin).collect()
+    arms.iter().filter(may).map(eval_twin).collect()
 }
 
 /// The names of every arm and of every eval twin.
 ///
 /// # Errors
 /// Every fault in their recipes.
-pub fn names(project: &Project, arms: &[Arm], estimate: Estimate) -> Result<HashSet<Name>, Diagnostics> {
+pub fn names(project: Option<&Project>, arms: &[Arm], estimate: Estimate) -> Result<HashSet<Name>, Diagnostics> {
     let mut names: HashSet<Name> = measure(project, arms, estimate)?.into_iter().map(|arm| arm.name).collect();
     names.extend(measure(project, &eval_twins(arms), estimate)?.into_iter().map(|arm| arm.name));
     Ok(names)

@@ -11,6 +11,7 @@
 
 pub mod added;
 pub mod append_only;
+pub mod audit;
 pub mod check;
 pub mod diff;
 pub mod draft;

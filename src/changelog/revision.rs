@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::added::source;
 use super::append_only::Side;
 use crate::config::diagnostic::{Diagnostic, Source};
-use crate::config::inputs::{Inputs, RevisionError};
+use crate::config::inputs::{Blobs, Inputs, RevisionError};
 use crate::git::{Repository, Revision};
 
 /// The changelog of a revision; nothing where it has none.
@@ -16,10 +15,11 @@ pub fn changelog(
     repository: &mut Repository,
     revision: &Revision,
     path: &str,
+    blobs: &mut Blobs,
 ) -> Result<Option<Arc<Source>>, RevisionError> {
-    match repository.file(revision, path)? {
+    match repository.entry(revision, path)? {
         None => Ok(None),
-        Some((_, bytes)) => Ok(Some(source(&format!("{}:{path}", revision.commit.short()), bytes)?)),
+        Some(file) => Ok(Some(blobs.source(repository, revision, &file)??)),
     }
 }
 
@@ -31,8 +31,9 @@ pub fn required_changelog(
     repository: &mut Repository,
     revision: &Revision,
     path: &str,
+    blobs: &mut Blobs,
 ) -> Result<Arc<Source>, RevisionError> {
-    changelog(repository, revision, path)?.ok_or_else(|| {
+    changelog(repository, revision, path, blobs)?.ok_or_else(|| {
         let fault = Diagnostic::new(format!("there is no {path} in {}", revision.commit.short()));
         RevisionError::Files(fault.help("name it with --changelog FILE").into())
     })
@@ -42,6 +43,6 @@ pub fn required_changelog(
 ///
 /// # Errors
 /// Git failed; every fault of the files.
-pub fn side(repository: &mut Repository, revision: &Revision) -> Result<Side, RevisionError> {
-    Ok(Side::of(&Inputs::from_revision(repository, revision)?)?)
+pub fn side(repository: &mut Repository, revision: &Revision, blobs: &mut Blobs) -> Result<Side, RevisionError> {
+    Ok(Side::of(&Inputs::from_revision(repository, revision, blobs)?)?)
 }

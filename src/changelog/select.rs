@@ -155,6 +155,16 @@ pub(super) fn part(entry: usize, evals: bool, group: Group<'_>, rows: Vec<Matrix
     Part { entry, evals, keys, scenarios: group.scenarios, rows }
 }
 
+/// The entries of the masters that an entry names, in the order of first mention.
+///
+/// # Errors
+/// Keys that no master has, globs that match none.
+pub fn known<'m>(entry: &ChangelogEntry, config: &'m Config) -> Result<Vec<&'m MasterEntry>, Diagnostics> {
+    let mut faults = Diagnostics::default();
+    let found = resolve(&entry.config_keys, config, &mut faults);
+    faults.or(found)
+}
+
 /// The entries of the masters that patterns name, in the order of first mention.
 fn resolve<'m>(patterns: &[Pattern], config: &'m Config, faults: &mut Diagnostics) -> Vec<&'m MasterEntry> {
     let mut chosen: Vec<&MasterEntry> = Vec::new();

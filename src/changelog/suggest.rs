@@ -56,7 +56,7 @@ pub fn suggest(context: &Context<'_>, uncovered: &[Uncovered]) -> Result<Vec<Dra
         let has = |kind: &ScenarioType| kinds_of(context, key).contains(kind);
         let every = ScenarioType::ALL.iter().filter(|kind| has(kind)).all(|kind| kinds.contains(kind));
         let scenario_type: Vec<ScenarioType> = if every { Vec::new() } else { kinds.into_iter().collect() };
-        let description = description(context, key, uncovered, &before)?;
+        let description = description(context, key, uncovered, &before);
         let same = |draft: &&mut Draft| draft.evals_only == evals_only && draft.scenario_type == scenario_type;
         match drafts.iter_mut().find(same) {
             Some(draft) => {
@@ -118,12 +118,7 @@ fn appends(context: &Context<'_>, drafts: &[Draft], uncovered: &[Uncovered]) -> 
 }
 
 /// What changed of a key, in a few lines: the differences of its first changed arm, and how many arms are new.
-fn description(
-    context: &Context<'_>,
-    key: &ConfigKey,
-    uncovered: &[Uncovered],
-    before: &[Arm],
-) -> Result<Vec<String>, Diagnostics> {
+fn description(context: &Context<'_>, key: &ConfigKey, uncovered: &[Uncovered], before: &[Arm]) -> Vec<String> {
     let mut lines = Vec::new();
     let of_key = || uncovered.iter().filter(|missed| missed.arm.key() == key);
     if let Some(Uncovered { arm, .. }) = of_key().find(|missed| !missed.new)
@@ -134,8 +129,9 @@ fn description(
     {
         let earlier = Arm { eval: arm.eval, ..earlier.clone() };
         let now = Arm { id: arm.id.clone(), row: Arc::clone(&arm.row), conc: arm.conc, eval: arm.eval };
-        let mut found = match (context.base.0.project.job(&earlier), context.head.0.project.job(&now)) {
-            (Ok(old), Ok(new)) => {
+        let job = |side: &Measurable<'_>, arm: &Arm| side.project.and_then(|project| project.job(arm).ok());
+        let mut found = match (job(context.base.0, &earlier), job(context.head.0, &now)) {
+            (Some(old), Some(new)) => {
                 let value = |bytes: Vec<u8>| serde_json::from_slice::<Value>(&bytes).unwrap_or_default();
                 let found = changes(&value(old.spec.canonical()), &value(new.spec.canonical()));
                 let line = |change: &crate::spec::diff::Change| {
@@ -160,7 +156,7 @@ fn description(
     if lines.is_empty() {
         lines.push(format!("Measure {key} again"));
     }
-    Ok(lines)
+    lines
 }
 
 /// The fields of two rows that differ.

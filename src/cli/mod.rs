@@ -14,17 +14,23 @@ pub mod sim;
 pub mod store;
 pub mod supervise;
 
+mod attempts;
 mod diff;
+mod exclude;
 mod execute;
 mod names;
 mod plan;
 mod progress;
+mod recompute;
 mod report;
+mod reproduce;
 mod results;
 mod run;
 mod selection;
 mod show;
+mod since;
 mod table;
+mod verdict;
 mod why;
 
 use std::path::PathBuf;
@@ -65,8 +71,8 @@ Examples:
   ixbuild show tp8-resident-mtp-c1 --format sh    the commands of an arm, as a script
   ixbuild why tp8-resident-mtp-c1                 why an arm ran, or would run
 
-Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment, 130 \
-interrupted. With --json an error is one object as well: `error` with `code`, `message`, `hint`, `diagnostics`.";
+Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment, 10 to 13 \
+what reproduce found, 130 interrupted. With --json an error is one object as well: `error` with `code`, `message`, `hint`, `diagnostics`.";
 
 /// Flags of every verb.
 #[derive(Debug, Args)]
@@ -107,6 +113,9 @@ pub enum Verb {
     Run(run::RunArgs),
     Show(show::ShowArgs),
     Why(why::WhyArgs),
+    Reproduce(reproduce::ReproduceArgs),
+    Exclude(exclude::ExcludeArgs),
+    Recompute(recompute::RecomputeArgs),
     Diff(diff::DiffArgs),
     Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
@@ -122,14 +131,18 @@ impl Verb {
     /// Whether it was asked for one JSON object.
     fn wants_json(&self) -> bool {
         match self {
-            Verb::Plan(args) => args.json,
+            Verb::Plan(args) => args.wants_json(),
             Verb::Run(args) => args.json,
             Verb::Show(args) => args.wants_json(),
             Verb::Why(args) => args.json,
+            Verb::Reproduce(args) => args.json,
+            Verb::Exclude(args) => args.json,
+            Verb::Recompute(args) => args.json,
             Verb::Diff(args) => args.json,
             Verb::Lock(args) => args.json,
             Verb::Store(args) => args.wants_json(),
-            Verb::Matrix(_) | Verb::Changelog(_) | Verb::Sim(_) | Verb::Replay(_) | Verb::Supervise(_) => false,
+            Verb::Changelog(args) => args.wants_json(),
+            Verb::Matrix(_) | Verb::Sim(_) | Verb::Replay(_) | Verb::Supervise(_) => false,
         }
     }
 }
@@ -160,6 +173,9 @@ fn dispatch(verb: Verb, globals: &Globals, printer: Printer) -> Result<u8, Error
         Verb::Run(args) => run::run(&args, globals, printer),
         Verb::Show(args) => show::show(&args, globals, printer),
         Verb::Why(args) => why::why(&args, globals, printer),
+        Verb::Reproduce(args) => reproduce::reproduce(&args, globals, printer),
+        Verb::Exclude(args) => exclude::exclude(&args, globals, printer),
+        Verb::Recompute(args) => recompute::recompute(&args, globals, printer),
         Verb::Diff(args) => diff::diff(&args, globals, printer),
         Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),

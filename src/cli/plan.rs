@@ -1,5 +1,7 @@
 //! `ixbuild plan`: what would run, and why.
 
+use std::cell::OnceCell;
+
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -8,13 +10,19 @@ use super::error::Error;
 use super::exit;
 use super::names::{Grouped, split};
 use super::printer::Printer;
-use super::project::Project;
+use super::project::{Files, Project};
 use super::selection::Selection;
+use super::since::{self, Format, SinceArgs};
 use super::table::{Tone, count, cut, duration, paint};
 use crate::compose::Blocked;
+use crate::config::profile::Profile;
 use crate::matrix::arm::Arm;
-use crate::plan::{Plan, Planned, Reason, State, Summary};
+use crate::memo::{Key, Memos};
+use crate::plan::{self, Plan, Planned, Policy, Reason, State, Summary};
 use crate::store::Store;
+
+/// Input files of more bytes than this are worth a memo: below, composing takes less time than reading one.
+const MEMO_FROM: usize = 1 << 20;
 
 /// How many reasons the table shows for an arm.
 const SHOWN: usize = 4;
@@ -38,37 +46,92 @@ Examples:
 pub struct PlanArgs {
     /// Print one JSON object
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+    #[command(flatten)]
+    since: SinceArgs,
     #[command(flatten)]
     selection: Selection,
 }
 
+impl PlanArgs {
+    /// Whether it was asked for one JSON object.
+    pub(super) fn wants_json(&self) -> bool {
+        self.json || self.since.format == Some(Format::Json)
+    }
+}
+
 pub(super) fn plan(args: &PlanArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
-    let project = Project::open(globals)?;
+    if args.since.revision.is_some() {
+        return since::run(&args.since, &args.selection, args.wants_json(), globals, printer);
+    }
     let store = globals.store()?;
-    let arms = args.selection.choose(&project)?;
-    let plan = project.plan(&arms.iter().collect::<Vec<&Arm>>(), &store, false)?;
-    print(&plan, project.profile.jobs, args.json, &project, &store, printer);
+    let (plan, profile) = prepare(args, globals, &store)?;
+    if args.since.format == Some(Format::Markdown) {
+        printer.data(&since::markdown_of_plan(&plan, &profile));
+        return Ok(exit::OK);
+    }
+    print(&plan, profile.jobs, args.wants_json(), &profile, &store, printer);
     Ok(exit::OK)
 }
 
+/// Plans a selection; of a large matrix whose inputs did not change, from the memo of the last time.
+fn prepare(args: &PlanArgs, globals: &Globals, store: &Store) -> Result<(Plan, Profile), Error> {
+    let files = Files::read(globals)?;
+    let memo = match Memos::of_user() {
+        Some(memos) if files.inputs.bytes() > MEMO_FROM => {
+            let selection = format!("{:?}", args.selection);
+            Key::of(&files.inputs, globals.profile_name(), &selection).map(|key| (memos, key))
+        }
+        _ => None,
+    };
+    let known = memo.as_ref().and_then(|(memos, key)| memos.load(key));
+    let profile = Profile::load(&files.inputs, globals.profile_name())?;
+    let policy = Policy::of(&profile, false);
+    let opened: OnceCell<(Project, Vec<Arm>)> = OnceCell::new();
+    let open = || -> Result<&(Project, Vec<Arm>), Error> {
+        if let Some(opened) = opened.get() {
+            return Ok(opened);
+        }
+        let project = files.clone().open(globals)?;
+        let arms = args.selection.choose(&project)?;
+        Ok(opened.get_or_init(|| (project, arms)))
+    };
+    let outlines = match known {
+        Some(outlines) => outlines,
+        None => {
+            let (project, arms) = open()?;
+            let outlines = project.outlines(&arms.iter().collect::<Vec<_>>())?;
+            if let Some((memos, key)) = &memo {
+                memos.save(key, &outlines);
+            }
+            outlines
+        }
+    };
+    let spec = |index: usize| {
+        let (project, arms) = open().map_err(|error| error.diagnostics)?;
+        Ok(project.job(&arms[index])?.spec.canonical())
+    };
+    Ok((plan::plan(outlines, &spec, store, &policy)?, profile))
+}
+
 /// Prints a plan with so many jobs at a time.
-pub(super) fn print(plan: &Plan, jobs: usize, as_json: bool, project: &Project, store: &Store, printer: Printer) {
+pub(super) fn print(plan: &Plan, jobs: usize, as_json: bool, profile: &Profile, store: &Store, printer: Printer) {
     let summary = plan.summary(jobs);
     if as_json {
-        let value = json!({
-            "profile": project.profile.name,
-            "store": store.root().display().to_string(),
-            "arms": plan.arms.iter().map(arm_json).collect::<Vec<_>>(),
-            "summary": summary,
+        let head = json!({"profile": profile.name, "store": store.root().display().to_string()}).to_string();
+        let arms = plan.arms.iter().enumerate().map(|(index, arm)| {
+            let comma = if index == 0 { "" } else { "," };
+            format!("{comma}{}", arm_json(arm))
         });
-        return printer.data(&value.to_string());
+        let start = format!("{},\"arms\":[", head.trim_end_matches('}'));
+        let end = format!("],\"summary\":{}}}\n", json!(summary));
+        return printer.stream(std::iter::once(start).chain(arms).chain([end]));
     }
-    printer.note(&format!("profile {}, store {}", project.profile.name, store.root().display()));
+    printer.note(&format!("profile {}, store {}", profile.name, store.root().display()));
     if !plan.arms.is_empty() {
         printer.data(&render(plan, printer));
     }
-    printer.data(&summary_line(&summary, jobs, project));
+    printer.data(&summary_line(&summary, jobs, profile));
 }
 
 /// One arm of the documented JSON.
@@ -173,7 +236,7 @@ pub(super) fn change_text(change: &crate::spec::diff::Change, limit: usize) -> S
 }
 
 /// Counts by state and what is to come.
-fn summary_line(summary: &Summary, at_a_time: usize, project: &Project) -> String {
+fn summary_line(summary: &Summary, at_a_time: usize, profile: &Profile) -> String {
     let total = summary.recorded + summary.run + summary.running + summary.blocked;
     let mut line = format!(
         "{}: {} recorded, {} to run, {} running, {} blocked",
@@ -184,7 +247,7 @@ fn summary_line(summary: &Summary, at_a_time: usize, project: &Project) -> Strin
         summary.blocked
     );
     if summary.run > 0 {
-        let hours = if project.profile.rehearses() {
+        let hours = if profile.rehearses() {
             "no GPU-hours (a rehearsal)".to_owned()
         } else {
             format!("{:.1} GPU-hours", summary.gpu_hours)

@@ -34,19 +34,48 @@ impl Printer {
     /// A line of data.
     pub fn data(&self, text: &str) {
         if let Err(error) = write_line(&mut std::io::stdout().lock(), text) {
-            if error.kind() == ErrorKind::BrokenPipe {
-                // Nobody reads any more, and has read what they wanted.
-                std::process::exit(exit::OK.into());
-            }
-            self.note(&format!("error: cannot write to stdout: {error}"));
-            std::process::exit(exit::ENVIRONMENT.into());
+            self.unwritable(&error);
         }
+    }
+
+    /// Data in pieces, as they are made: for documents too large to hold.
+    pub fn stream(&self, pieces: impl Iterator<Item = String>) {
+        let mut out = std::io::BufWriter::with_capacity(1 << 16, std::io::stdout().lock());
+        let written =
+            pieces.into_iter().try_for_each(|piece| out.write_all(piece.as_bytes())).and_then(|()| out.flush());
+        if let Err(error) = written {
+            self.unwritable(&error);
+        }
+    }
+
+    /// Ends the program because stdout takes nothing more.
+    fn unwritable(&self, error: &std::io::Error) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            // Nobody reads any more, and has read what they wanted.
+            std::process::exit(exit::OK.into());
+        }
+        self.note(&format!("error: cannot write to stdout: {error}"));
+        std::process::exit(exit::ENVIRONMENT.into());
     }
 
     /// A line for the person at the terminal.
     pub fn note(&self, text: &str) {
         // Without a stderr there is nobody to tell.
         let _ = write_line(&mut std::io::stderr().lock(), text);
+    }
+
+    /// Whether there is somebody to ask.
+    pub fn can_ask(&self) -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks, on stderr; anything but `y` or `yes` is no.
+    pub fn ask(&self, question: &str) -> bool {
+        let mut answer = String::new();
+        let asked = write!(std::io::stderr().lock(), "{question} [y/N] ");
+        asked.is_ok()
+            && std::io::stdin().read_line(&mut answer).is_ok()
+            && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
     }
 }
 

@@ -24,15 +24,41 @@ impl Deref for Project {
     }
 }
 
+/// A project's input files, read and not yet understood.
+#[derive(Clone)]
+pub struct Files {
+    root: PathBuf,
+    /// The files.
+    pub inputs: Inputs,
+}
+
+impl Files {
+    /// Finds the project and reads its files.
+    ///
+    /// # Errors
+    /// No project here; files that cannot be read.
+    pub fn read(globals: &Globals) -> Result<Self, Error> {
+        let root = find(globals.project.as_deref())?;
+        let inputs = Inputs::read(&root, &shown(&root))?;
+        Ok(Self { root, inputs })
+    }
+
+    /// Makes values of them.
+    ///
+    /// # Errors
+    /// Every fault in them.
+    pub fn open(self, globals: &Globals) -> Result<Project, Error> {
+        Ok(Project { loaded: project::Project::load(self.inputs, globals.profile_name())?, root: self.root })
+    }
+}
+
 impl Project {
     /// Finds the project and reads everything.
     ///
     /// # Errors
     /// No project here; every fault in its files.
     pub fn open(globals: &Globals) -> Result<Self, Error> {
-        let root = find(globals.project.as_deref())?;
-        let inputs = Inputs::read(&root, &shown(&root))?;
-        Ok(Self { loaded: project::Project::load(inputs, globals.profile_name())?, root })
+        Files::read(globals)?.open(globals)
     }
 }
 
@@ -57,7 +83,7 @@ pub fn find(asked: Option<&Path>) -> Result<PathBuf, Error> {
 }
 
 /// The prefix under which messages show input files: relative to the working directory where that is shorter.
-fn shown(root: &Path) -> String {
+pub fn shown(root: &Path) -> String {
     match std::env::current_dir() {
         Ok(here) if here == *root => String::new(),
         Ok(here) => root.strip_prefix(&here).unwrap_or(root).display().to_string(),

@@ -25,7 +25,7 @@ use crate::sweep::{Finish, Task};
 const NOTES: &str = "\
 Beyond one arm a failure does not stop the others; the exit code tells. Ctrl-C stops every process, keeps the logs, and \
 exits with 130. Files of what failed stay in $IXBUILD_SCRATCH [default: ixbuild-UID in the temporary folder]. With \
---json: `profile`, `arms` (each `id`, `job`, `outcome`, `result`, `failure`) and `summary` (counts by outcome).
+--json: `profile`, `arms` (each `id`, `job`, `outcome`, `n`, `result`: the median of n records, `failure`) and `summary` (counts by outcome).
 
 Examples:
   ixbuild run --only-changed --profile rehearsal    every arm without a record
@@ -76,7 +76,7 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     let plan = project.plan(&chosen, &store, args.rerun)?;
     let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).unwrap_or(NonZeroUsize::MIN);
     if args.dry_run {
-        plan::print(&plan, jobs.get(), args.json, &project, &store, printer);
+        plan::print(&plan, jobs.get(), args.json, &project.profile, &store, printer);
         return Ok(exit::OK);
     }
     let summary = plan.summary(jobs.get());

@@ -2,7 +2,7 @@
 //!
 //! Paths are relative to the project and use `/`. This file knows which folders hold inputs, and no format.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Source};
 use super::document::{MAX_BYTES, place, too_large};
-use crate::git::{GitError, Oid, Repository, Revision};
+use crate::git::{File, GitError, Oid, Repository, Revision};
 
 /// The folders that are read, with everything below them.
 const FOLDERS: [&str; 2] = ["configs", "golden_al_distribution"];
@@ -37,6 +37,44 @@ pub enum RevisionError {
     Files(#[from] Diagnostics),
 }
 
+/// Texts of a repository that were read before, by the names of their objects: most files of a revision are those of the
+/// one before it.
+#[derive(Debug, Default)]
+pub struct Blobs {
+    sources: HashMap<Oid, (Arc<Source>, u64)>,
+    turn: u64,
+}
+
+impl Blobs {
+    /// The text of a file. The inner error is its own: not UTF-8, too large.
+    ///
+    /// # Errors
+    /// Git failed.
+    pub fn source(
+        &mut self,
+        repository: &mut Repository,
+        revision: &Revision,
+        file: &File,
+    ) -> Result<Result<Arc<Source>, Diagnostics>, GitError> {
+        if let Some((source, used)) = self.sources.get_mut(&file.oid) {
+            *used = self.turn;
+            return Ok(Ok(Arc::clone(source)));
+        }
+        let read = text(&format!("{}:{}", revision.commit.short(), file.path), repository.content(file)?);
+        if let Ok(source) = &read {
+            self.sources.insert(file.oid.clone(), (Arc::clone(source), self.turn));
+        }
+        Ok(read)
+    }
+
+    /// Starts the next revision of a walk: what the last two did not use is forgotten.
+    pub fn next(&mut self) {
+        self.turn += 1;
+        let turn = self.turn;
+        self.sources.retain(|_, (_, used)| *used + 2 >= turn);
+    }
+}
+
 impl Inputs {
     /// A snapshot of texts by path: a git revision, or a test.
     pub fn from_texts(texts: impl IntoIterator<Item = (String, String)>) -> Self {
@@ -49,25 +87,23 @@ impl Inputs {
     ///
     /// # Errors
     /// Git failed; files that are not UTF-8 or too large, all of them.
-    pub fn from_revision(repository: &mut Repository, revision: &Revision) -> Result<Self, RevisionError> {
+    pub fn from_revision(
+        repository: &mut Repository,
+        revision: &Revision,
+        blobs: &mut Blobs,
+    ) -> Result<Self, RevisionError> {
         let mut listed = Vec::new();
         for folder in FOLDERS {
             listed.extend(repository.files(revision, folder)?.into_iter().filter(|file| is_input(&file.path)));
         }
-        let mut contents = Vec::new();
-        for file in listed {
-            let bytes = repository.content(&file)?;
-            contents.push((file.path, bytes));
-        }
         for path in FILES {
-            contents.extend(repository.file(revision, path)?.map(|(_, bytes)| (path.to_owned(), bytes)));
+            listed.extend(repository.entry(revision, path)?);
         }
         let mut files = BTreeMap::new();
         let mut faults = Diagnostics::default();
-        for (path, bytes) in contents {
-            let name = format!("{}:{path}", revision.commit.short());
-            if let Some(source) = faults.absorb(text(&name, bytes)) {
-                files.insert(path, source);
+        for file in listed {
+            if let Some(source) = faults.absorb(blobs.source(repository, revision, &file)?) {
+                files.insert(file.path, source);
             }
         }
         Ok(faults.or(Self { files, revision: Some(revision.commit.clone()) })?)
@@ -97,6 +133,11 @@ impl Inputs {
             }
         }
         faults.or(Self { files, revision: None })
+    }
+
+    /// The size of all files, bytes.
+    pub fn bytes(&self) -> usize {
+        self.files.values().map(|source| source.text.len()).sum()
     }
 
     /// One file.

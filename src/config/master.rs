@@ -103,9 +103,20 @@ pub fn parse(source: &Arc<Source>) -> Result<Vec<MasterEntry>, Diagnostics> {
 /// Every fault of every file, and the keys that stand in two.
 pub fn parse_all(sources: &[Arc<Source>]) -> Result<Vec<MasterEntry>, Diagnostics> {
     let mut found = Diagnostics::default();
+    let files: Vec<_> = parallel(sources).into_iter().filter_map(|file| found.absorb(file)).collect();
+    let entries = found.absorb(join(files));
+    found.or(entries.unwrap_or_default())
+}
+
+/// The entries of several master files as one list; a key may stand in one of them.
+///
+/// # Errors
+/// The keys that stand in two.
+pub fn join(files: Vec<Vec<MasterEntry>>) -> Result<Vec<MasterEntry>, Diagnostics> {
+    let mut found = Diagnostics::default();
     let mut entries: Vec<MasterEntry> = Vec::new();
     let mut seen: std::collections::HashMap<ConfigKey, Place> = std::collections::HashMap::new();
-    for entry in parallel(sources).into_iter().filter_map(|file| found.absorb(file)).flatten().collect::<Vec<_>>() {
+    for entry in files.into_iter().flatten() {
         match seen.get(&entry.key) {
             Some(first) => found.push(
                 Diagnostic::at(&entry.place, format!("the key `{}` stands in two files", entry.key))

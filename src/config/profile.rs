@@ -139,7 +139,7 @@ fn fault(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
         (message, None) => match (message.strip_prefix("missing field "), message.strip_prefix("invalid ")) {
             (Some(field), _) => (message.to_owned(), format!("add {field}")),
             (None, Some("u64" | "u32" | "usize")) => {
-                ("a whole number is expected here".to_owned(), "write decimal digits".to_owned())
+                ("this must be a whole number, not negative".to_owned(), "write decimal digits".to_owned())
             }
             _ => (message.to_owned(), "the README lists a profile's fields".to_owned()),
         },
@@ -260,7 +260,7 @@ mod tests {
             ("x: 1\n", "1:1: unknown field `x`"),
             ("executor: loca\n", "1:11: unknown variant `loca`"),
             ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`"),
-            ("executor: local\njobs: -1\n", "2:7: a whole number is expected here"),
+            ("executor: local\njobs: -1\n", "2:7: this must be a whole number, not negative"),
             ("", "1:1: the file is empty"),
         ] {
             assert_eq!(refusal(text), format!("configs/profiles/mine.yaml:{said}"), "{text}");

@@ -113,17 +113,24 @@ impl Repository {
         })
     }
 
-    /// The content of a file of a revision, and its name as an object; nothing where the revision has no such file.
+    /// A file of a revision; nothing where the revision has no such file.
     ///
     /// # Errors
     /// Git failed, or the object is not in the repository.
-    pub fn file(&mut self, revision: &Revision, path: &str) -> Result<Option<(Oid, Vec<u8>)>, GitError> {
-        let name = format!("{}:{}{path}", revision.commit, self.prefix);
-        let object = self.batch.object(&name)?;
-        Ok(object.filter(|object| object.kind == Kind::Blob).map(|object| (object.oid, object.bytes)))
+    pub fn entry(&mut self, revision: &Revision, path: &str) -> Result<Option<File>, GitError> {
+        let whole = format!("{}{path}", self.prefix);
+        let (folder, name) = whole.rsplit_once('/').unwrap_or(("", &whole));
+        let Some(tree) = self.batch.object(&format!("{}:{folder}", revision.commit))? else { return Ok(None) };
+        let missing = || GitError::Missing { what: path.to_owned() };
+        let entries = match tree.kind {
+            Kind::Tree => tree::entries(&tree.bytes, digest_len(revision)).map_err(|()| missing())?,
+            _ => Vec::new(),
+        };
+        let found = entries.into_iter().find(|entry| entry.name == name && entry.kind == tree::EntryKind::Blob);
+        Ok(found.map(|entry| File { oid: Oid(entry.oid), path: path.to_owned() }))
     }
 
-    /// The content of a file that [`Repository::files`] listed.
+    /// The content of a file.
     ///
     /// # Errors
     /// Git failed, or the object is not in the repository.
@@ -144,9 +151,10 @@ impl Repository {
             Some(tree) if tree.kind == Kind::Tree => vec![(folder.to_owned(), tree.bytes)],
             _ => Vec::new(),
         };
-        let digest_len = revision.commit.as_str().len() / 2;
         while let Some((folder, bytes)) = pending.pop() {
-            for entry in tree::entries(&bytes, digest_len).map_err(|()| GitError::Missing { what: folder.clone() })? {
+            for entry in
+                tree::entries(&bytes, digest_len(revision)).map_err(|()| GitError::Missing { what: folder.clone() })?
+            {
                 let path = format!("{folder}/{}", entry.name);
                 match entry.kind {
                     _ if entry.name.starts_with('.') => {}
@@ -199,6 +207,11 @@ impl Repository {
     pub fn is_shallow(&self) -> bool {
         self.shallow
     }
+}
+
+/// The bytes of a digest in the repository's trees.
+fn digest_len(revision: &Revision) -> usize {
+    revision.commit.as_str().len() / 2
 }
 
 /// Runs git in a folder, without a pager, prompts or locks.

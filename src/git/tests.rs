@@ -48,7 +48,8 @@ fn files_of_a_revision_are_read_below_the_project() {
     let first = repository.resolve("main~1").unwrap();
     assert_eq!((head.parents.clone(), first.subject.as_str()), (vec![first.commit.clone()], "first: one"));
     let read = |repository: &mut Repository, revision: &Revision, path: &str| {
-        repository.file(revision, path).unwrap().map(|(_, bytes)| String::from_utf8(bytes).unwrap())
+        let file = repository.entry(revision, path).unwrap()?;
+        Some(String::from_utf8(repository.content(&file).unwrap()).unwrap())
     };
     assert_eq!(read(&mut repository, &head, "configs/a.yaml").as_deref(), Some("a: 2\n"));
     assert_eq!(read(&mut repository, &first, "configs/a.yaml").as_deref(), Some("a: 1\n"));

@@ -29,8 +29,8 @@ pub enum SelectError {
         /// What there is.
         hint: String,
     },
-    /// A suffix of several ids.
-    #[error("`{suffix}` is the end of {count} arm ids")]
+    /// A name of several arms where one is needed; a suffix of several ids anywhere.
+    #[error("`{suffix}` names {count} arms")]
     Ambiguous {
         /// As asked for.
         suffix: String,
@@ -111,7 +111,7 @@ fn is_suffix(id: &str, pattern: &str) -> bool {
 fn ambiguous(arms: &[Arm], pattern: &str, found: &[usize]) -> SelectError {
     let ids = listed(found.iter().map(|index| arms[*index].id.as_str()), SHOWN);
     let (suffix, count) = (pattern.to_owned(), found.len());
-    SelectError::Ambiguous { suffix, count, hint: format!("write more of one of {ids}; a glob selects all") }
+    SelectError::Ambiguous { suffix, count, hint: format!("write more of one of {ids}") }
 }
 
 fn no_match(arms: &[Arm], glob: &str) -> SelectError {
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(ids(&[pattern]).unwrap_err(), said);
         }
         let said = ids(&["c1"]).unwrap_err();
-        assert!(said.starts_with("`c1` is the end of 2 arm ids (write more of one of `dsv4"), "{said}");
+        assert!(said.starts_with("`c1` names 2 arms (write more of one of `dsv4"), "{said}");
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! `ixbuild changelog`: what its new entries have measured again, and whether that is what changed.
 
+mod add;
+mod audit;
+mod check;
+mod cost;
 mod select;
 
 use std::path::PathBuf;
@@ -24,11 +28,29 @@ pub struct ChangelogArgs {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Select(select::SelectArgs),
+    Check(check::CheckArgs),
+    Add(add::AddArgs),
+    Audit(audit::AuditArgs),
+}
+
+impl ChangelogArgs {
+    /// Whether it was asked for one JSON object.
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.verb {
+            Verb::Select(args) => args.json,
+            Verb::Check(args) => args.json,
+            Verb::Add(args) => args.json,
+            Verb::Audit(args) => args.json,
+        }
+    }
 }
 
 pub(super) fn run(args: &ChangelogArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
     match &args.verb {
         Verb::Select(args) => select::run(args, globals, printer),
+        Verb::Check(args) => check::run(args, globals, printer),
+        Verb::Add(args) => add::run(args, globals, printer),
+        Verb::Audit(args) => audit::run(args, globals, printer),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::cli::error::Error;
 use crate::cli::exit;
 use crate::cli::printer::Printer;
 use crate::config::changelog::FILE;
+use crate::config::inputs::Blobs;
 
 /// Print what the entries that were added between two revisions select, as the field's own tools print it
 ///
@@ -41,19 +42,20 @@ pub struct SelectArgs {
     evals_only: bool,
     /// Print JSON, which is the only output there is
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn run(args: &SelectArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
     let (mut repository, _) = super::repository(globals)?;
     let (base, head) = (repository.resolve(&args.base)?, repository.resolve(&args.head)?);
     repository.require_ancestor(&base, &head)?;
-    let before = changelog(&mut repository, &base, &args.changelog)?;
-    let after = required_changelog(&mut repository, &head, &args.changelog)?;
+    let mut blobs = Blobs::default();
+    let before = changelog(&mut repository, &base, &args.changelog, &mut blobs)?;
+    let after = required_changelog(&mut repository, &head, &args.changelog, &mut blobs)?;
     let added = added(before.as_ref(), &after)?;
     let append_only = added.entries.iter().any(|entry| entry.append_only);
-    let side_before = if append_only { Some(side(&mut repository, &base)?) } else { None };
-    let side_after = side(&mut repository, &head)?;
+    let side_before = if append_only { Some(side(&mut repository, &base, &mut blobs)?) } else { None };
+    let side_after = side(&mut repository, &head, &mut blobs)?;
     let options = Options { trim_conc: args.trim_conc, all_evals: args.all_evals, evals_only: args.evals_only };
     let selection = select(added.entries, &side_after, side_before.as_ref(), options)?;
     if selection.entries.is_empty() {
