@@ -16,6 +16,7 @@ use crate::config::profile::{self, Profile};
 use crate::config::topology::ScenarioType;
 use crate::ids::{ArmId, ConfigKey, JobHash, RowHash};
 use crate::matrix::arm::{Arm, Row, Scenario};
+use crate::matrix::arms::eval_twin;
 use crate::matrix::rows::{AGENTIC_DURATION_S, row_hash};
 use crate::project::Project;
 use crate::recipe;
@@ -150,8 +151,7 @@ pub fn eval_twins(arms: &[Arm]) -> Vec<Arm> {
         !arm.eval
             && matches!(arm.row.scenario, Scenario::AgenticCoding | Scenario::FixedSeqLen { isl: 8192, osl: 1024 })
     };
-    let twin = |arm: &Arm| Arm { id: ArmId(format!("{}-eval", arm.id).into()), eval: true, ..arm.clone() };
-    arms.iter().filter(may).map(twin).collect()
+    arms.iter().filter(may).map(eval_twin).collect()
 }
 
 /// The names of every arm and of every eval twin.

@@ -12,6 +12,7 @@ use super::names::{Grouped, split};
 use super::printer::Printer;
 use super::project::{Files, Project};
 use super::selection::Selection;
+use super::since::{self, Format, SinceArgs};
 use super::table::{Tone, count, cut, duration, paint};
 use crate::compose::Blocked;
 use crate::config::profile::Profile;
@@ -45,15 +46,31 @@ Examples:
 pub struct PlanArgs {
     /// Print one JSON object
     #[arg(long)]
-    pub(super) json: bool,
+    json: bool,
+    #[command(flatten)]
+    since: SinceArgs,
     #[command(flatten)]
     selection: Selection,
 }
 
+impl PlanArgs {
+    /// Whether it was asked for one JSON object.
+    pub(super) fn wants_json(&self) -> bool {
+        self.json || self.since.format == Some(Format::Json)
+    }
+}
+
 pub(super) fn plan(args: &PlanArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
+    if args.since.revision.is_some() {
+        return since::run(&args.since, &args.selection, args.wants_json(), globals, printer);
+    }
     let store = globals.store()?;
     let (plan, profile) = prepare(args, globals, &store)?;
-    print(&plan, profile.jobs, args.json, &profile, &store, printer);
+    if args.since.format == Some(Format::Markdown) {
+        printer.data(&since::markdown_of_plan(&plan, &profile));
+        return Ok(exit::OK);
+    }
+    print(&plan, profile.jobs, args.wants_json(), &profile, &store, printer);
     Ok(exit::OK)
 }
 

@@ -17,6 +17,9 @@ use crate::spec::{Key, Substitutions, Tree};
 /// The profile of a command without `--profile` and `$IXBUILD_PROFILE`.
 pub const DEFAULT: &str = "docker";
 
+/// GPU-hours above which a run asks first, unless its profile says otherwise: one eight-GPU node for an hour.
+pub const ASK_ABOVE_GPU_HOURS: u64 = 8;
+
 const BUILT_IN: [(&str, &str); 2] =
     [("docker", include_str!("profiles/docker.yaml")), ("rehearsal", include_str!("profiles/rehearsal.yaml"))];
 
@@ -38,6 +41,9 @@ pub struct Profile {
     /// What a job takes, for estimates.
     #[serde(default)]
     pub estimate: Estimate,
+    /// GPU-hours above which a run asks first, where it is not [`ASK_ABOVE_GPU_HOURS`].
+    #[serde(default)]
+    ask_above_gpu_hours: Option<u64>,
     /// What a rehearsal substitutes; absent when everything is real.
     #[serde(default)]
     pub substitute: Option<Substitute>,
@@ -127,6 +133,7 @@ fn fault(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
     let message = said.split(" at line ").next().unwrap_or_default().trim_start_matches("error: ");
     let message =
         message.split_once("line ").and_then(|(_, rest)| rest.split_once(": ")).map_or(message, |(_, rest)| rest);
+    let message = if message.starts_with("invalid u") { "this must be a whole number, not negative" } else { message };
     let span = error.location().map(|location| location.span());
     let start = span.and_then(|span| span.byte_offset()).map_or(0, |at| at as usize);
     let length = span.and_then(|span| span.byte_len()).map_or(0, |length| length as usize);
@@ -176,6 +183,11 @@ impl Profile {
         self.substitute.is_some()
     }
 
+    /// GPU-hours above which a run asks first; none for rehearsals, which take none.
+    pub fn ask_above_gpu_hours(&self) -> Option<u64> {
+        (!self.rehearses()).then(|| self.ask_above_gpu_hours.unwrap_or(ASK_ABOVE_GPU_HOURS))
+    }
+
     /// What the spec says of the substitutions.
     pub fn substitutions(&self, simulator_version: u64, replay_version: u64) -> Option<Substitutions> {
         let substitute = self.substitute.as_ref()?;
@@ -215,7 +227,7 @@ mod tests {
             ("x: [", format!("1:1: unknown field `x`, {fields}")),
             ("executor: loca\n", "1:11: unknown variant `loca`, expected one of local, docker".to_owned()),
             ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`".to_owned()),
-            ("executor: local\njobs: -1\n", "2:7: invalid u64".to_owned()),
+            ("executor: local\njobs: -1\n", "2:7: this must be a whole number, not negative".to_owned()),
             ("", "1:1: unexpected end of input".to_owned()),
         ] {
             assert_eq!(refusal(text), format!("configs/profiles/mine.yaml:{said}"), "{text}");

@@ -9,6 +9,7 @@
 //! | GPU model and count, DRAM budget, runner label | executor kind, secrets, driver, timeouts and poll intervals |
 //! | concurrency, gates, fresh or shared server | the version of ixbuild |
 //! | substitutions, with the versions of the simulator and the replay client | |
+//! | that it is a what-if, and which; that it is exploratory | |
 //!
 //! Struct fields are declared in the order of their JSON names and maps are sorted, so that serde's output *is* the
 //! RFC 8785 form (a property test compares it with an independent canonicalizer). There are no floats: a number with a
@@ -32,10 +33,16 @@ pub use python::Python;
 pub struct JobSpec {
     /// What is served.
     pub deployment: Deployment,
+    /// Whether drafts are verified as in production where the policy wants a golden acceptance length and there is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exploratory: bool,
     /// What is measured on it.
     pub measurement: Measurement,
     /// The version of this document.
     pub schema: Schema,
+    /// What was set by hand beside the recipe, `PATH=VALUE`, sorted: what no arm of the matrix is.
+    #[serde(default, rename = "what-if", skip_serializing_if = "Vec::is_empty")]
+    pub what_if: Vec<String>,
 }
 
 /// The version of the spec document.
@@ -398,6 +405,16 @@ impl JobSpec {
     /// The job's name.
     pub fn hash(&self) -> JobHash {
         JobHash(Digest::of(&self.canonical()))
+    }
+
+    /// Why its records may not be published; empty when they may.
+    pub fn unpublishable(&self) -> Vec<&'static str> {
+        let reasons = [
+            (self.deployment.substitutions.is_some(), "a rehearsal: something stood in for the real thing"),
+            (!self.what_if.is_empty(), "a what-if: no arm of the matrix"),
+            (self.exploratory, "exploratory: without a golden acceptance length"),
+        ];
+        reasons.into_iter().filter(|(holds, _)| *holds).map(|(_, why)| why).collect()
     }
 
     /// The digest of the deployment half: equal for measurements of one server.

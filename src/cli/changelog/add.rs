@@ -58,7 +58,7 @@ pub struct AddArgs {
     dry_run: bool,
     /// Print one JSON object: `path`, `line`, `entry`, `written`
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn run(args: &AddArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {

@@ -44,7 +44,7 @@ pub struct AuditArgs {
     threads: Option<usize>,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn run(args: &AuditArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {

@@ -59,7 +59,7 @@ pub struct CheckArgs {
     cost: CostArgs,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// What a check looks at.

@@ -33,6 +33,18 @@ enum Verb {
     Audit(audit::AuditArgs),
 }
 
+impl ChangelogArgs {
+    /// Whether it was asked for one JSON object.
+    pub(super) fn wants_json(&self) -> bool {
+        match &self.verb {
+            Verb::Select(args) => args.json,
+            Verb::Check(args) => args.json,
+            Verb::Add(args) => args.json,
+            Verb::Audit(args) => args.json,
+        }
+    }
+}
+
 pub(super) fn run(args: &ChangelogArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
     match &args.verb {
         Verb::Select(args) => select::run(args, globals, printer),

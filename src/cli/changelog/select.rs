@@ -42,7 +42,7 @@ pub struct SelectArgs {
     evals_only: bool,
     /// Print JSON, which is the only output there is
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 pub(super) fn run(args: &SelectArgs, globals: &Globals, printer: Printer) -> Result<u8, Error> {
