@@ -48,9 +48,9 @@ pub struct PlanArgs {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    since: SinceArgs,
-    #[command(flatten)]
     selection: Selection,
+    #[command(flatten)]
+    since: SinceArgs,
 }
 
 impl PlanArgs {

@@ -18,8 +18,16 @@ use crate::changelog::select::SelectError;
 use crate::config::inputs::RevisionError;
 use crate::git::{GitError, Repository};
 
+const EXAMPLES: &str = "\
+Examples:
+  ixbuild changelog check --base origin/main
+  ixbuild changelog add 'dsv4-fp4-b200-vllm-agentic*' -m 'Update vLLM' --pr 1234
+  ixbuild changelog select --base HEAD~1
+  ixbuild changelog audit --range v1..HEAD";
+
 /// Work with the changelog, the list of what was changed to be measured again
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ChangelogArgs {
     #[command(subcommand)]
     verb: Verb,
