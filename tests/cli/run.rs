@@ -66,7 +66,7 @@ fn json_is_one_object_of_every_arm() {
     assert_eq!(outcomes, ["served", "recorded"]);
     for arm in arms {
         let keys: BTreeSet<_> = arm.as_object().unwrap().keys().map(String::as_str).collect();
-        assert_eq!(keys, BTreeSet::from(["failure", "id", "job", "outcome", "result"]));
+        assert_eq!(keys, BTreeSet::from(["failure", "id", "job", "n", "outcome", "result"]));
         assert_eq!((&arm["failure"], &arm["result"]["job"]), (&serde_json::Value::Null, &arm["job"]));
         assert_eq!(arm["result"]["rehearsal"], true);
         assert!(arm["result"]["requests"]["throughput"]["total_tok_per_s_per_gpu"].as_f64().unwrap() > 0.0);

@@ -23,7 +23,7 @@ fn json_has_the_spec_that_is_hashed_and_the_attempts() {
     let env = Env::recorded();
     let show = env.ixbuild(&["show", "tp8-resident-mtp-c1", "--json"]).ok().json();
     let keys: BTreeSet<_> = show.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(keys, BTreeSet::from(["attempts", "id", "job", "spec"]));
+    assert_eq!(keys, BTreeSet::from(["attempts", "id", "job", "median", "n", "spec"]));
     assert_eq!(show["spec"]["schema"], "ixbuild.spec/v1");
     let job = show["job"].as_str().unwrap();
     let prefix = &job[..16];
