@@ -4,7 +4,8 @@
 //! valid one is a hit. This module knows the store and the executor, no YAML, and prints nothing: it tells its caller
 //! through [`Notice`]s.
 
-use std::collections::BTreeMap;
+mod layers;
+
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,11 +21,13 @@ use crate::exec::scheduler::{self, Verdict, run_many};
 use crate::exec::{self, Cancel, End, Event, Executor, Failure, FailureKind, Host, Limits, Outcome};
 use crate::ids::{ArmId, JobHash};
 use crate::plan::Reason;
-use crate::result::{Derived, Raw, derive};
-use crate::spec::{ClientOutput, JobSpec};
+use crate::result::Derived;
+use crate::spec::JobSpec;
 use crate::store::{
     self, AttemptInput, AttemptRef, Claim, Claimed, Layer, Outcome as Recorded, Source, Store, StoreError,
 };
+
+use layers::{RawLayers, mask_logs};
 
 /// Titles of an attempt's layers.
 pub mod title {
@@ -379,100 +382,7 @@ impl One<'_> {
     }
 }
 
-/// Puts the names of secrets in the place of their values in every log, before it is stored.
-fn mask_logs(logs: &std::path::Path, secrets: &BTreeMap<String, exec::host::Secret>) {
-    let Ok(entries) = std::fs::read_dir(logs) else { return };
-    for path in entries.flatten().map(|entry| entry.path()).filter(|_| !secrets.is_empty()) {
-        let Ok(bytes) = std::fs::read(&path) else { continue };
-        let text = String::from_utf8_lossy(&bytes);
-        let masked = exec::host::mask(&text, secrets);
-        // A log that cannot be written masked must not be stored open.
-        if masked != text && std::fs::write(&path, masked).is_err() {
-            let _ = std::fs::remove_file(&path);
-        }
-    }
-}
-
 fn failed(failure: &Failure) -> Recorded {
     let kind = serde_json::to_value(failure.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
     Recorded::Failed { kind: kind.unwrap_or_default(), message: failure.message.clone() }
-}
-
-/// The raw layers that an attempt left, as files.
-struct RawLayers {
-    requests: Option<PathBuf>,
-    aggregate: Option<PathBuf>,
-    counters: Option<PathBuf>,
-    report: Option<PathBuf>,
-    engine_logs: Vec<PathBuf>,
-}
-
-impl RawLayers {
-    fn read(spec: &JobSpec, outcome: &Outcome) -> Self {
-        let there = |path: PathBuf| path.is_file().then_some(path);
-        let output = |name: &str| there(outcome.client_output.join(name));
-        let engines = spec.deployment.services.iter().filter(|service| service.engine.is_some());
-        let logs = engines.flat_map(|service| {
-            outcome
-                .processes
-                .iter()
-                .filter(|process| process.service == service.name)
-                .map(|process| process.log.clone())
-        });
-        let report = match spec.measurement.output {
-            ClientOutput::Aiperf => None,
-            ClientOutput::Swebench => find_report(&outcome.client_output),
-        };
-        Self {
-            requests: output(title::REQUESTS),
-            aggregate: output(title::AGGREGATE),
-            counters: there(outcome.counters.clone()),
-            report,
-            engine_logs: logs.collect(),
-        }
-    }
-
-    fn derive(&self, spec: &JobSpec) -> Result<Derived, String> {
-        let read = |path: &Option<PathBuf>| {
-            let path = path.as_ref()?;
-            Some(std::fs::read(path).map_err(|error| format!("{}: {error}", path.display())))
-        };
-        let (requests, aggregate) = (read(&self.requests).transpose()?, read(&self.aggregate).transpose()?);
-        let (counters, report) = (read(&self.counters).transpose()?, read(&self.report).transpose()?);
-        let logs: Vec<Vec<u8>> = self.engine_logs.iter().filter_map(|path| std::fs::read(path).ok()).collect();
-        let logs: Vec<&[u8]> = logs.iter().map(Vec::as_slice).collect();
-        let raw = Raw {
-            requests: requests.as_deref(),
-            aggregate: aggregate.as_deref(),
-            counters: counters.as_deref(),
-            eval_report: report.as_deref(),
-            engine_logs: &logs,
-        };
-        derive(spec, &raw).map_err(|error| error.to_string())
-    }
-
-    fn layers(&self) -> Vec<Layer> {
-        let file = |kind: &str, title: &str, path: &Option<PathBuf>| {
-            path.as_ref().map(|path| Layer::new(kind, title, Source::File(path.clone())))
-        };
-        [
-            file(store::REQUESTS_TYPE, title::REQUESTS, &self.requests),
-            file("application/json", title::AGGREGATE, &self.aggregate),
-            file(store::COUNTERS_TYPE, title::COUNTERS, &self.counters),
-            file("application/json", title::REPORT, &self.report),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-/// The harness names its report after model and run: the only JSON file beside the predictions.
-fn find_report(folder: &std::path::Path) -> Option<PathBuf> {
-    let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    let mut reports = files.filter(|path| {
-        path.extension().is_some_and(|extension| extension == "json")
-            && path.file_name().is_some_and(|name| name != "preds.json")
-    });
-    reports.next().filter(|_| reports.next().is_none())
 }
