@@ -100,3 +100,4 @@ pub mod spec;
 pub mod speculative;
 pub mod store;
 pub mod sweep;
+pub mod whatif;

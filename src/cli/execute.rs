@@ -78,11 +78,14 @@ pub struct How {
     pub fail_fast: bool,
     /// Further tries after failures of the infrastructure.
     pub retries: u32,
+    /// After a failure, leave the job's services up until it is stopped.
+    pub keep_on_failure: bool,
     /// How long the whole is expected to take.
     pub expected: Duration,
 }
 
-/// Runs tasks with progress on stderr; what became of each, in order. Ctrl-C and SIGTERM stop every process.
+/// Runs tasks with progress on stderr; what became of each, in order. Ctrl-C, SIGTERM and SIGHUP stop every
+/// process, unless we were started with them ignored (`nohup`, a background job of a script).
 ///
 /// # Errors
 /// This machine cannot start processes.
@@ -107,6 +110,7 @@ pub fn execute(
         jobs: how.jobs,
         fail_fast: how.fail_fast,
         retries: how.retries,
+        keep_on_failure: how.keep_on_failure,
     };
     Ok(runtime.block_on(async {
         let (canceller, cancel) = cancellation();
@@ -133,30 +137,31 @@ pub fn execute(
     }))
 }
 
-/// Ctrl-C and SIGTERM.
-struct Signals {
-    interrupt: Option<tokio::signal::unix::Signal>,
-    terminate: Option<tokio::signal::unix::Signal>,
-}
+/// The signals that stop a sweep.
+struct Signals(Vec<tokio::signal::unix::Signal>);
 
 impl Signals {
     fn new() -> Self {
         use tokio::signal::unix::{SignalKind, signal};
-        Self { interrupt: signal(SignalKind::interrupt()).ok(), terminate: signal(SignalKind::terminate()).ok() }
+        let ignored = ignored(&std::fs::read_to_string("/proc/self/status").unwrap_or_default());
+        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let wanted = kinds.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+        Self(wanted.filter_map(|kind| signal(kind).ok()).collect())
     }
 
     async fn next(&mut self) {
-        let wait = async |signal: &mut Option<tokio::signal::unix::Signal>| match signal {
-            Some(signal) => {
-                signal.recv().await;
-            }
-            None => std::future::pending().await,
-        };
-        tokio::select! {
-            () = wait(&mut self.interrupt) => {}
-            () = wait(&mut self.terminate) => {}
-        }
+        std::future::poll_fn(|context| match self.0.iter_mut().any(|signal| signal.poll_recv(context).is_ready()) {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        })
+        .await;
     }
+}
+
+/// The signals that a process ignores, a bit each, from its `/proc` status.
+fn ignored(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn host(profile: &Profile) -> Result<Host, Error> {

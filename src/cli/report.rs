@@ -62,7 +62,7 @@ impl Report<'_> {
             (_, Some(Finish::Served { .. })) => "served",
             (_, Some(Finish::Invalid { .. })) => "invalid",
             (_, Some(Finish::Failed { .. } | Finish::Store { .. })) => "failed",
-            (_, Some(Finish::Cancelled)) => "stopped",
+            (_, Some(Finish::Cancelled | Finish::Stopped)) => "stopped",
             (_, Some(Finish::NotStarted) | None) => "not started",
         }
     }
@@ -149,7 +149,9 @@ impl Report<'_> {
         let line = |arm: &Planned| {
             let (message, place) = match self.finish(arm)? {
                 Finish::Failed { failure } => (failure.message.clone(), failure.log.clone()),
-                Finish::Store { error, scratch, .. } => (error.clone(), Some(scratch.clone())),
+                Finish::Store { error, scratch, .. } => {
+                    (error.clone(), Some(scratch.clone()).filter(|kept| kept.is_dir()))
+                }
                 Finish::Invalid { scratch, .. } => ("a gate failed".to_owned(), Some(scratch.join("logs"))),
                 _ => return None,
             };

@@ -200,6 +200,7 @@ fn run(
         jobs: NonZeroUsize::MIN,
         fail_fast: false,
         retries: 0,
+        keep_on_failure: false,
         expected: Duration::from_secs(wall_s),
     };
     execute(&tasks, how, profile, store, printer)

@@ -133,6 +133,16 @@ pub(super) fn text(spec: &JobSpec, hash: &JobHash) -> String {
     if deployment.substitutions.is_some() {
         line("rehearsal", "yes: engine, router and KV store are simulated".to_owned());
     }
+    for setting in &spec.what_if {
+        line("what-if", setting.clone());
+    }
+    if spec.exploratory {
+        line("exploratory", "yes: real verification, for want of a golden acceptance length".to_owned());
+    }
+    let unpublishable = spec.unpublishable();
+    if !unpublishable.is_empty() {
+        line("publishable", format!("no ({})", unpublishable.join("; ")));
+    }
     line("concurrency", measurement.concurrency.to_string());
     let workload = &measurement.workload;
     let duration = workload.duration_s.map(|s| format!(", {s} s")).unwrap_or_default();

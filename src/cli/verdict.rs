@@ -31,7 +31,7 @@ impl Run {
             Finish::Failed { failure } => ("failed", None, Vec::new(), Some(failure.message.clone())),
             Finish::Store { error, .. } => ("failed", None, Vec::new(), Some(error.clone())),
             Finish::Served { attempt } => ("served", Some(attempt), Vec::new(), None),
-            Finish::Cancelled => ("stopped", None, Vec::new(), None),
+            Finish::Cancelled | Finish::Stopped => ("stopped", None, Vec::new(), None),
             Finish::NotStarted => ("not started", None, Vec::new(), None),
         };
         Self { outcome, attempt: attempt.map(|at| at.manifest), gates, failure }

@@ -17,6 +17,9 @@ use crate::spec::{Key, Substitutions, Tree};
 /// The profile of a command without `--profile` and `$IXBUILD_PROFILE`.
 pub const DEFAULT: &str = "docker";
 
+/// GPU-hours above which a run asks first, unless its profile says otherwise: one eight-GPU node for an hour.
+pub const ASK_ABOVE_GPU_HOURS: u64 = 8;
+
 const BUILT_IN: [(&str, &str); 2] =
     [("docker", include_str!("profiles/docker.yaml")), ("rehearsal", include_str!("profiles/rehearsal.yaml"))];
 
@@ -38,6 +41,9 @@ pub struct Profile {
     /// What a job takes, for estimates.
     #[serde(default)]
     pub estimate: Estimate,
+    /// GPU-hours above which a run asks first, where it is not [`ASK_ABOVE_GPU_HOURS`].
+    #[serde(default)]
+    ask_above_gpu_hours: Option<u64>,
     /// What a rehearsal substitutes; absent when everything is real.
     #[serde(default)]
     pub substitute: Option<Substitute>,
@@ -220,6 +226,11 @@ impl Profile {
     /// Whether records made under it are rehearsals.
     pub fn rehearses(&self) -> bool {
         self.substitute.is_some()
+    }
+
+    /// GPU-hours above which a run asks first; none for rehearsals, which take none.
+    pub fn ask_above_gpu_hours(&self) -> Option<u64> {
+        (!self.rehearses()).then(|| self.ask_above_gpu_hours.unwrap_or(ASK_ABOVE_GPU_HOURS))
     }
 
     /// What the spec says of the substitutions.

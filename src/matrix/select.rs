@@ -76,6 +76,19 @@ pub fn select_one<'a>(arms: &'a [Arm], pattern: &str) -> Result<&'a Arm, SelectE
     }
 }
 
+/// Whether an id is what a pattern names: as a whole, by its config key, by a glob, or by its end.
+pub fn is_named(id: &str, pattern: &str) -> bool {
+    id == pattern
+        || id.split_once('/').is_some_and(|(key, _)| key == pattern)
+        || (is_glob(pattern) && WildMatch::new(pattern).matches(id))
+        || is_suffix(id, pattern)
+}
+
+/// Whether a pattern is a glob, which may name several arms.
+pub fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?'])
+}
+
 /// Exact ids win over keys, keys over globs, globs over suffixes.
 fn matches(arms: &[Arm], pattern: &str) -> Result<Vec<usize>, SelectError> {
     let indices = |test: &dyn Fn(&Arm) -> bool| -> Vec<usize> {
@@ -89,7 +102,7 @@ fn matches(arms: &[Arm], pattern: &str) -> Result<Vec<usize>, SelectError> {
     if !key.is_empty() {
         return Ok(key);
     }
-    if pattern.contains(['*', '?']) {
+    if is_glob(pattern) {
         let glob = WildMatch::new(pattern);
         let found = indices(&|arm| glob.matches(arm.id.as_str()));
         return if found.is_empty() { Err(no_match(arms, pattern)) } else { Ok(found) };

@@ -19,6 +19,16 @@ impl JobSpec {
         JobHash(Digest::of(&self.canonical()))
     }
 
+    /// Why its records may not be published; empty when they may.
+    pub fn unpublishable(&self) -> Vec<&'static str> {
+        let reasons = [
+            (self.deployment.substitutions.is_some(), "a rehearsal: something stood in for the real thing"),
+            (!self.what_if.is_empty(), "a what-if: no arm of the matrix"),
+            (self.exploratory, "exploratory: without a golden acceptance length"),
+        ];
+        reasons.into_iter().filter(|(holds, _)| *holds).map(|(_, why)| why).collect()
+    }
+
     /// The digest of the deployment half: equal for measurements of one server.
     pub fn deployment_digest(&self) -> Digest {
         Digest::of(&canonical(&self.deployment))

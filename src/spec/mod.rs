@@ -19,6 +19,7 @@
 //! | `measurement` `workload` | `dataset` with its revision, `split`, `seed`, `duration-s` |
 //! | `measurement` | `concurrency`, `output` (how it is read), `server`: `fresh` |
 //! | `measurement` `gates` | `max-error-ratio`, `acceptance-tolerance`, `min-drafts`, `min-score` |
+//! | `what-if`, `exploratory` | what the command line changed, and that drafts are verified for real for want of a golden value; absent otherwise |
 //!
 //! What is not:
 //!
@@ -58,10 +59,16 @@ pub use service::{After, Deps, Engine, Image, Instances, Mount, Package, Probe, 
 pub struct JobSpec {
     /// What is served.
     pub deployment: Deployment,
+    /// Whether drafts are verified as in production where the policy wants a golden acceptance length and there is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub exploratory: bool,
     /// What is measured on it.
     pub measurement: Measurement,
     /// The version of this document.
     pub schema: Schema,
+    /// What was set by hand beside the recipe, `PATH=VALUE`, sorted: what no arm of the matrix is.
+    #[serde(default, rename = "what-if", skip_serializing_if = "Vec::is_empty")]
+    pub what_if: Vec<String>,
 }
 
 /// The version of the spec document.

@@ -125,6 +125,27 @@ fn one_against_one_is_inconclusive_and_says_how_many_more() {
 }
 
 #[test]
+fn reproductions_elsewhere_are_no_new_runs_but_tell_the_spread() {
+    let env = Env::new();
+    let job = env.record();
+    let store = env.store();
+    let (at, mut elsewhere) = Draft::of(&store, &job);
+    elsewhere.reasons = json!([{"kind": "reproduce", "run": 1, "of": 1}]);
+    elsewhere.edit("provenance.json", |provenance| provenance["machine"]["host"] = json!("elsewhere"));
+    for later in [10, 20] {
+        elsewhere.record(&store, &at, later);
+    }
+    drop(store);
+    let found = env.outside(&["reproduce", &job.to_string(), "--json"]).json();
+    assert_eq!(found["history"], json!({"groups": 1, "runs": 2}));
+    assert_eq!((found["recorded"].as_array().unwrap().len(), &found["earlier"]), (1, &json!([])));
+    let comparison = &found["metrics"][0]["comparison"];
+    assert_eq!((&comparison["basis"], &comparison["new_n"]), (&json!("pooled"), &json!(1)), "{comparison}");
+    let host = found["comparability"].as_array().unwrap().iter().find(|fact| fact["what"] == "host").unwrap();
+    assert_eq!(host["agreement"], "same", "of the record, not of the reproductions");
+}
+
+#[test]
 fn what_fails_its_gates_is_invalid_and_counts_for_nothing() {
     let env = Env::new();
     let job = env.record();

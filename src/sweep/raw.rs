@@ -1,31 +1,16 @@
-//! What an attempt leaves in its scratch folder, as layers of a record: found, derived from, masked. Knows no store but its
-//! layer types.
+//! The raw layers of an attempt, as files in its directory: found, read for derivation, handed to the store. Knows no claim
+//! and no executor.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::title;
-use crate::exec::{Outcome, host};
+use crate::exec::Outcome;
 use crate::result::{Derived, Raw, derive};
 use crate::spec::{ClientOutput, JobSpec};
 use crate::store::{self, Layer, Source};
 
-/// Puts the names of secrets in the place of their values in every log, before it is stored.
-pub(super) fn mask_logs(logs: &Path, secrets: &BTreeMap<String, host::Secret>) {
-    let Ok(entries) = std::fs::read_dir(logs) else { return };
-    for path in entries.flatten().map(|entry| entry.path()).filter(|_| !secrets.is_empty()) {
-        let Ok(bytes) = std::fs::read(&path) else { continue };
-        let text = String::from_utf8_lossy(&bytes);
-        let masked = host::mask(&text, secrets);
-        // A log that cannot be written masked must not be stored open.
-        if masked != text && std::fs::write(&path, masked).is_err() {
-            let _ = std::fs::remove_file(&path);
-        }
-    }
-}
-
 /// The raw layers that an attempt left, as files.
-pub(super) struct RawLayers {
+pub struct RawLayers {
     requests: Option<PathBuf>,
     aggregate: Option<PathBuf>,
     counters: Option<PathBuf>,
@@ -35,7 +20,7 @@ pub(super) struct RawLayers {
 
 impl RawLayers {
     /// Finds them.
-    pub(super) fn read(spec: &JobSpec, outcome: &Outcome) -> Self {
+    pub fn read(spec: &JobSpec, outcome: &Outcome) -> Self {
         let there = |path: PathBuf| path.is_file().then_some(path);
         let output = |name: &str| there(outcome.client_output.join(name));
         let engines = spec.deployment.services.iter().filter(|service| service.engine.is_some());
@@ -59,11 +44,11 @@ impl RawLayers {
         }
     }
 
-    /// Metrics and gates.
+    /// Derives the result and the gates.
     ///
     /// # Errors
-    /// Layers that cannot be read, or make no result.
-    pub(super) fn derive(&self, spec: &JobSpec) -> Result<Derived, String> {
+    /// A file that cannot be read, or used.
+    pub fn derive(&self, spec: &JobSpec) -> Result<Derived, String> {
         let read = |path: &Option<PathBuf>| {
             let path = path.as_ref()?;
             Some(std::fs::read(path).map_err(|error| format!("{}: {error}", path.display())))
@@ -82,8 +67,8 @@ impl RawLayers {
         derive(spec, &raw).map_err(|error| error.to_string())
     }
 
-    /// As the store takes them.
-    pub(super) fn layers(&self) -> Vec<Layer> {
+    /// As layers to store.
+    pub fn layers(&self) -> Vec<Layer> {
         let file = |kind: &str, title: &str, path: &Option<PathBuf>| {
             path.as_ref().map(|path| Layer::new(kind, title, Source::File(path.clone())))
         };
