@@ -64,7 +64,7 @@ fn a_service_that_dies_is_shown_with_its_last_words() {
     assert!(said.err.contains("server exited with status 1"), "{}", said.err);
     // The attempt is in the store, with its logs.
     let show = env.ixbuild(&["show", "tp8-resident-c2", "-P", "crash"]).ok();
-    assert!(show.out.lines().last().unwrap().contains("failed"), "{}", show.out);
+    assert!(show.out.contains("failed (service): server exited with status 1"), "{}", show.out);
 }
 
 #[test]
