@@ -41,6 +41,7 @@
 //! | [`compose`] | recipe + policy + lock + substitutions → a spec, or what blocks it | the store |
 //! | [`store`] | an OCI image layout of attempts and records; claims | plans, profiles, executors |
 //! | [`plan`] | specs and a view of the store → what would run, and why: a value | how it is printed or run |
+//! | [`whatif`] | inputs of a spec, set by hand under the names that a difference has | arms, the store |
 //! | [`memo`] | plans of inputs that did not change | the store |
 //! | [`project`] | a project's files → arms, specs, a plan | folders, command lines |
 //! | [`changelog`] | what new changelog entries select, and whether that is what changed | the store |

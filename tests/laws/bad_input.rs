@@ -231,6 +231,27 @@ fn arms_without_a_spec() {
     );
 }
 
+#[test]
+fn curves() {
+    shows!(
+        "curves",
+        edits(
+            GOLDEN,
+            &[
+                ("    3: 2.49\n", "    3: 4.49\n"),
+                ("    3: 2.49\n", "    3: \"2.49\"\n"),
+                ("    3: 2.49\n", "    3: 2.49\n    3: 2.50\n"),
+                ("    3: 2.49\n", "    three: 2.49\n"),
+                ("  thinking-on:\n", "  thinking-in:\n"),
+                ("draft-head: mtp\n", ""),
+            ]
+        )
+    );
+    let twice = Tree::real().text(GOLDEN).to_owned();
+    let said = Tree::real().with("golden_al_distribution/again.yaml", twice).refusal("docker");
+    shows!("two_curves_of_one_identity", located(&said));
+}
+
 /// A golden value that is missing blocks the arms of its cell, and no others.
 #[test]
 fn a_missing_cell_blocks_its_arms_alone() {

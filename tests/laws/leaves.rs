@@ -289,6 +289,24 @@ fn stages_do_not_share_names() {
     assert_eq!(found.len(), 2, "{found:?}");
 }
 
+/// What is no arm of the matrix has another name, and says what it is.
+#[test]
+fn what_ifs_and_explorations_are_other_jobs() {
+    let spec = named(real("docker"), "tp8-resident-mtp-c1");
+    let document = serde_json::to_value(spec).unwrap();
+    let explored = JobSpec { exploratory: true, ..spec.clone() };
+    let what_if = JobSpec { what_if: vec!["server.args.block-size=128".into()], ..spec.clone() };
+    for (other, what) in [(explored, "exploratory"), (what_if, "what-if")] {
+        assert_ne!(other.hash(), spec.hash());
+        let bytes = other.canonical();
+        assert_eq!(serde_json_canonicalizer::to_vec(&other).unwrap(), bytes);
+        assert_eq!(serde_json::from_slice::<JobSpec>(&bytes).unwrap(), other);
+        let found = changes(&document, &serde_json::to_value(&other).unwrap());
+        assert!(found.len() == 1 && found[0].what == what, "{found:?}");
+    }
+    assert!(!String::from_utf8(spec.canonical()).unwrap().contains("what-if"));
+}
+
 #[test]
 fn a_moved_flag_is_one_change_of_order() {
     let spec = named(real("docker"), "tp8-resident-c1");
