@@ -71,7 +71,8 @@ fn arms() -> impl Iterator<Item = Arm<'static>> {
 /// floor(min(available MiB, 2861022) · 2^20 · 0.80 · (tp·pp·pcp) / gpus-per-node / 10^9)
 fn budget_gb(row: &Row) -> u64 {
     let Some(_) = row.backend else { return 0 };
-    let bytes = 3_095_781_u128.min(2_861_022) * (1 << 20) * 80 / 100 * u128::from(TP) / 8;
+    // 3,095,781 MiB are there; the rule caps them.
+    let bytes = 2_861_022_u128 * (1 << 20) * 80 / 100 * u128::from(TP) / 8;
     u64::try_from(bytes / 1_000_000_000).unwrap()
 }
 

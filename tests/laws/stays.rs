@@ -212,7 +212,7 @@ fn a_spec_names_nothing_of_what_it_does_not_depend_on() {
         for word in words {
             // The package's own version may occur within another's.
             let found =
-                text.contains(word) && !(word == env!("CARGO_PKG_VERSION") && !text.contains(&format!("\"{word}\"")));
+                text.contains(word) && (word != env!("CARGO_PKG_VERSION") || text.contains(&format!("\"{word}\"")));
             assert!(!found, "{id} holds {word}");
         }
     }
