@@ -104,15 +104,32 @@ impl Composer<'_> {
     /// # Errors
     /// Faults in the recipe, at their places.
     pub fn compose(&self, arm: &Arm) -> Result<Composed, Diagnostics> {
+        self.compose_under(arm, false)
+    }
+
+    /// Composes one arm; where the acceptance policy wants a golden value that is missing, with real verification, marked
+    /// as exploratory.
+    ///
+    /// # Errors
+    /// Faults in the recipe, at their places.
+    pub fn compose_exploratory(&self, arm: &Arm) -> Result<Composed, Diagnostics> {
+        self.compose_under(arm, true)
+    }
+
+    fn compose_under(&self, arm: &Arm, explore: bool) -> Result<Composed, Diagnostics> {
+        if let Some(fault) = arm.row.oversized() {
+            return Err(fault.into());
+        }
         let Some(composition) = self.recipes.compose(arm, self.lock)? else {
             return Ok(Composed::Blocked(Blocked {
                 why: "no recipe matches".to_owned(),
                 unblock: format!("add a recipe with `{}` to configs/recipes/", Recipes::wanted(arm)),
             }));
         };
-        let speculative = match self.speculative(arm, &composition)? {
-            Ok(speculative) => speculative,
-            Err(blocked) => return Ok(Composed::Blocked(blocked)),
+        let (speculative, exploratory) = match self.speculative(arm, &composition)? {
+            Ok(speculative) => (speculative, false),
+            Err((_, real)) if explore => (Some(real), true),
+            Err((blocked, _)) => return Ok(Composed::Blocked(blocked)),
         };
         let Composition { resolved, body, .. } = composition;
         let (row, entry) = (&arm.row, &arm.row.entry);
@@ -170,19 +187,22 @@ impl Composer<'_> {
                 server: Server::Fresh,
                 workload: resolved.workload,
             },
+            exploratory,
             schema: Schema::V1,
+            what_if: Vec::new(),
         };
         // A recipe says what the real programs may take to load a model; their stand-ins load none.
         let ready_timeout_s = if self.profile.rehearses() { BTreeMap::new() } else { resolved.ready_timeout_s };
         Ok(Composed::Job(Box::new(Job { spec, ready_timeout_s })))
     }
 
-    /// The speculation of an arm: what the row asks for, as the recipe drafts it, under the policy.
+    /// The speculation of an arm: what the row asks for, as the recipe drafts it, under the policy; where that blocks it,
+    /// also with real verification.
     fn speculative(
         &self,
         arm: &Arm,
         composition: &Composition,
-    ) -> Result<Result<Option<Speculative>, Blocked>, Diagnostics> {
+    ) -> Result<Result<Option<Speculative>, (Blocked, Speculative)>, Diagnostics> {
         let place = &arm.row.place;
         match (arm.row.spec_decoding, &composition.drafting) {
             (SpecDecoding::None, None) => Ok(Ok(None)),
@@ -201,13 +221,18 @@ impl Composer<'_> {
             .into()),
             (_, Some(drafting)) => match speculative::policy(arm, drafting, self.curves) {
                 Ok(speculative) => Ok(Ok(Some(speculative))),
-                Err(missing) => Ok(Err(Blocked {
-                    why: missing.to_string(),
-                    unblock: format!(
-                        "measure the acceptance length and commit it to golden_al_distribution/{}.yaml",
-                        drafting.curve
-                    ),
-                })),
+                Err(missing) => {
+                    let blocked = Blocked {
+                        why: missing.to_string(),
+                        unblock: format!(
+                            "measure the acceptance length and commit it to golden_al_distribution/{}.yaml; \
+                             `ixbuild run --exploratory` runs it with real verification, for numbers that stay here",
+                            drafting.curve
+                        ),
+                    };
+                    let (method, tokens) = (drafting.method.clone(), drafting.tokens);
+                    Ok(Err((blocked, Speculative { acceptance: Acceptance::Real {}, method, tokens })))
+                }
             },
         }
     }

@@ -1,10 +1,15 @@
 //! Runs planned jobs and records what they come to: claim, execute, derive, store.
 //!
-//! A job that another process has claimed is waited for and then served. Every try is recorded, whatever its end; only a
-//! valid one is a hit. This module knows the store and the executor, no YAML, and prints nothing: it tells its caller
-//! through [`Notice`]s.
+//! A job that another process has claimed is waited for and then served; what a dead owner left of one is ended first. Every
+//! try is recorded, whatever its end; only a valid one is a hit. A store that cannot be written ends the sweep: what it could
+//! not take would cost GPU-hours again. This module knows the store and the executor, no YAML, and prints nothing: it tells
+//! its caller through [`Notice`]s.
 
-use std::collections::BTreeMap;
+mod hold;
+mod raw;
+mod record;
+
+use std::cell::Cell;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,16 +20,14 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::compose::Job;
 use crate::exec::machine::Machine;
-use crate::exec::provenance::{Git, Provenance};
+use crate::exec::provenance::Git;
 use crate::exec::scheduler::{self, Verdict, run_many};
-use crate::exec::{self, Cancel, End, Event, Executor, Failure, FailureKind, Host, Limits, Outcome};
+use crate::exec::{self, Cancel, Event, Executor, Failure, Host, Left, Limits};
 use crate::ids::{ArmId, JobHash};
 use crate::plan::Reason;
-use crate::result::{Derived, Raw, derive};
-use crate::spec::{ClientOutput, JobSpec};
-use crate::store::{
-    self, AttemptInput, AttemptRef, Claim, Claimed, Layer, Outcome as Recorded, Source, Store, StoreError,
-};
+use crate::result::Derived;
+use crate::store::{AttemptRef, Claim, ClaimRecord, Claimed, Store, StoreError, Work};
+use hold::Hold;
 
 /// Titles of an attempt's layers.
 pub mod title {
@@ -84,6 +87,8 @@ pub struct Context<'c> {
     pub fail_fast: bool,
     /// Further tries after failures of the infrastructure.
     pub retries: u32,
+    /// After a failure, leave the job's services up until it is stopped.
+    pub keep_on_failure: bool,
 }
 
 /// What happens to a task, as it happens.
@@ -96,12 +101,30 @@ pub enum Notice {
         /// Who.
         owner: String,
     },
+    /// Its owner was dead; what that had left is ended.
+    TookOver {
+        /// Index of the task.
+        task: usize,
+        /// Who.
+        owner: String,
+        /// What still ran, in words.
+        ended: Vec<String>,
+        /// The files of its attempt.
+        scratch: Option<PathBuf>,
+    },
     /// An event of its execution.
     Event {
         /// Index of the task.
         task: usize,
         /// What.
         event: Event,
+    },
+    /// A try ended for a reason that may pass; another one follows.
+    Again {
+        /// Index of the task.
+        task: usize,
+        /// How this one ended.
+        finish: Finish,
     },
     /// It is over.
     Finished {
@@ -141,8 +164,10 @@ pub enum Finish {
         /// Why.
         failure: Failure,
     },
-    /// It was stopped.
+    /// The sweep was stopped.
     Cancelled,
+    /// It alone was stopped, by `ixbuild stop`.
+    Stopped,
     /// It was not begun.
     NotStarted,
     /// The store could not take it.
@@ -172,14 +197,25 @@ pub async fn sweep(
 ) -> Vec<Finish> {
     let indexed: Vec<(usize, &Task)> = tasks.iter().enumerate().collect();
     let machine = Machine::this();
+    let store_failed = Cell::new(false);
     let policy =
         scheduler::Policy { parallelism: context.jobs, fail_fast: context.fail_fast, retries: context.retries };
     let finishes = run_many(&indexed, policy, cancel, async |(index, task), attempt| {
         let one = One { context, task, index: *index, notices, machine: &machine };
         let scratch = context.scratch.join(format!("{}-{}", &task.hash.hex()[..12], unique(attempt)));
-        let (verdict, finish) = one.run(attempt, scratch, cancel).await;
+        let scratch = std::path::absolute(&scratch).unwrap_or(scratch);
+        let (verdict, finish) = match store_failed.get() {
+            true => (Verdict::Failed, Finish::NotStarted),
+            false => one.run(attempt, scratch, cancel).await,
+        };
+        store_failed.set(store_failed.get() || matches!(finish, Finish::Store { .. }));
+        let again = policy.tries_again(verdict, attempt, cancel);
+        let (task, told) = (*index, finish.clone());
         // Nobody may be listening any more.
-        let _ = notices.send(Notice::Finished { task: *index, finish: finish.clone() });
+        let _ = notices.send(match again {
+            true => Notice::Again { task, finish: told },
+            false => Notice::Finished { task, finish: told },
+        });
         (verdict, finish)
     })
     .await;
@@ -218,7 +254,18 @@ impl One<'_> {
     }
 
     async fn try_run(&self, number: u32, scratch: PathBuf, cancel: &Cancel) -> Result<(Verdict, Finish), StoreError> {
-        let Some(claimed) = self.claim(cancel).await? else { return Ok((Verdict::Cancelled, Finish::Cancelled)) };
+        let work = Work { arms: self.task.arms.clone(), scratch: Some(scratch.clone()), ..Work::default() };
+        let Some(mut claimed) = self.claim(&work, cancel).await? else {
+            return Ok((Verdict::Cancelled, Finish::Cancelled));
+        };
+        if let Some(left) = claimed.left.take() {
+            if let Err(failure) = self.clear(left).await {
+                // On file for whoever tries next.
+                claimed.guard.leave();
+                return Ok((Verdict::Failed, Finish::Failed { failure }));
+            }
+            claimed.guard.set_work(work.clone())?;
+        }
         let served = claimed.state.records().next_back().cloned();
         if let (Some(attempt), false) = (served, self.context.rerun)
             && claimed.state.is_hit(self.context.records)
@@ -241,29 +288,36 @@ impl One<'_> {
                 ready_timeout: timeouts.map(|(name, s)| (name.clone(), Duration::from_secs(*s))).collect(),
                 client_timeout: None,
             },
-            keep_on_failure: false,
+            keep_on_failure: self.context.keep_on_failure,
         };
+        let hold = Hold::begin(claimed.guard, work, cancel);
         let (sender, mut receiver) = exec::event::channel();
-        let notices = self.notices.clone();
+        let (notices, progress) = (self.notices.clone(), hold.progress());
         let task = self.index;
         let forward = tokio::spawn(async move {
             while let Some(event) = receiver.recv().await {
+                progress.note(&event.what);
                 let _ = notices.send(Notice::Event { task, event });
             }
         });
-        let outcome = exec::run(&job, self.context.executor, self.context.host, &sender, cancel).await;
+        let outcome = exec::run(&job, self.context.executor, self.context.host, &sender, hold.cancel()).await;
         drop(sender);
         let _ = forward.await;
-        let (verdict, finish) = self.record(&job, spec, &outcome, &scratch).await?;
-        claimed.guard.release()?;
-        Ok((verdict, finish))
+        let recorded = self.record(&job, spec, &outcome, &scratch).await;
+        // A claim that cannot be removed now is a dead owner's once we are done.
+        let asked = hold.end().await.unwrap_or_default();
+        let (verdict, finish) = recorded?;
+        match finish {
+            Finish::Cancelled if asked && !cancel.is_cancelled() => Ok((Verdict::Failed, Finish::Stopped)),
+            finish => Ok((verdict, finish)),
+        }
     }
 
     /// The claim on the job; none when told to stop while waiting for another process.
-    async fn claim(&self, cancel: &Cancel) -> Result<Option<Claimed>, StoreError> {
+    async fn claim(&self, work: &Work, cancel: &Cancel) -> Result<Option<Claimed>, StoreError> {
         let mut told = false;
         loop {
-            match self.context.store.claim(&self.task.hash, Vec::new())? {
+            match self.context.store.claim_for(&self.task.hash, work.clone())? {
                 Claim::Claimed(claimed) => return Ok(Some(*claimed)),
                 Claim::Held(held) => {
                     if !told {
@@ -279,200 +333,31 @@ impl One<'_> {
         }
     }
 
-    /// Derives and stores what an attempt came to. Files of successes are removed, the others are kept.
-    async fn record(
-        &self,
-        job: &exec::Job,
-        spec: Arc<JobSpec>,
-        outcome: &Outcome,
-        scratch: &std::path::Path,
-    ) -> Result<(Verdict, Finish), StoreError> {
-        let context = self.context;
-        let provenance = Provenance::of(
-            job,
-            outcome,
-            context.host,
-            context.executor.name(),
-            self.machine.clone(),
-            context.git.clone(),
-        );
-        let store = context.store.clone();
-        let (arms, hash) = (self.task.arms.clone(), self.task.hash);
-        let reasons = serde_json::to_value(&self.task.reasons).unwrap_or_default();
-        let outcome = outcome.clone();
-        let folder = scratch.to_owned();
-        let verdict = outcome.verdict();
-        let secrets = context.host.secret_values();
-        let stored = tokio::task::spawn_blocking(move || {
-            let real = spec.deployment.substitutions.is_none();
-            let raw = RawLayers::read(&spec, &outcome);
-            let (end, derived) = match &outcome.end {
-                End::Cancelled => (Recorded::Cancelled, None),
-                End::Failed(failure) => (failed(failure), None),
-                End::Completed => match raw.derive(&spec) {
-                    Err(error) => {
-                        let failure = Failure::new(
-                            FailureKind::Client,
-                            Some("client"),
-                            format!("its output cannot be used: {error}"),
-                        );
-                        (failed(&failure), Some(Err(failure)))
-                    }
-                    Ok(derived) if derived.valid(real) => (Recorded::Valid, Some(Ok(derived))),
-                    Ok(derived) => {
-                        let gates = derived.gates.iter().filter(|gate| !gate.lets_through(real));
-                        (
-                            Recorded::Invalid { gates: gates.map(|gate| gate.name.to_string()).collect() },
-                            Some(Ok(derived)),
-                        )
-                    }
-                },
-            };
-            mask_logs(&outcome.logs, &secrets);
-            let mut layers = raw.layers();
-            if let Some(Ok(derived)) = &derived {
-                let json = |value: Result<Vec<u8>, serde_json::Error>| Source::Bytes(value.unwrap_or_default());
-                layers.push(Layer::new(store::RESULT_TYPE, title::RESULT, json(serde_json::to_vec(&derived.result))));
-                layers.push(Layer::new(store::GATES_TYPE, title::GATES, json(serde_json::to_vec(&derived.gates))));
-            }
-            let provenance = serde_json::to_vec(&provenance).unwrap_or_default();
-            layers.push(Layer::new(store::PROVENANCE_TYPE, title::PROVENANCE, Source::Bytes(provenance)));
-            if outcome.logs.is_dir() {
-                layers.push(Layer::new(store::LOGS_TYPE, title::LOGS, Source::Directory(outcome.logs.clone())));
-            }
-            let attempt = store.record(AttemptInput {
-                job: hash,
-                spec: &spec.canonical(),
-                arms: &arms,
-                started: outcome.started,
-                ended: outcome.ended,
-                outcome: end.clone(),
-                rehearsal: !real,
-                reasons,
-                layers,
-            })?;
-            let finish = match (end, derived) {
-                (Recorded::Valid, Some(Ok(derived))) => Finish::Recorded { attempt, derived: Box::new(derived) },
-                (_, Some(Ok(derived))) => Finish::Invalid { attempt, derived: Box::new(derived), scratch: folder },
-                (_, Some(Err(failure))) => Finish::Failed { failure },
-                (Recorded::Cancelled, None) => Finish::Cancelled,
-                (_, None) => Finish::Failed {
-                    failure: outcome
-                        .failure()
-                        .cloned()
-                        .unwrap_or_else(|| Failure::new(FailureKind::Client, None, "it ended without a result")),
-                },
-            };
-            Ok::<Finish, StoreError>(finish)
-        })
-        .await;
-        let finish = match stored {
-            Ok(finish) => finish?,
-            Err(panic) => Finish::Failed { failure: Failure::new(FailureKind::Client, None, panic.to_string()) },
-        };
-        if finish.is_valid() {
-            // What it leaves is stored; a folder that cannot be removed costs disk, not a result.
-            let _ = std::fs::remove_dir_all(scratch);
-            return Ok((verdict, finish));
-        }
-        Ok((if verdict == Verdict::Done { Verdict::Failed } else { verdict }, finish))
+    /// Ends what a dead owner left of the job.
+    async fn clear(&self, dead: ClaimRecord) -> Result<(), Failure> {
+        let (context, owner) = (self.context, dead.owner.to_string());
+        let scratch = dead.work.scratch.clone().filter(|scratch| scratch.is_dir());
+        let ended = clear(context.executor, dead, context.host.timing.grace)
+            .await
+            .map_err(|error| Failure::new(error.kind, None, format!("{owner} died and left this: {error}")))?;
+        let _ = self.notices.send(Notice::TookOver { task: self.index, owner, ended, scratch });
+        Ok(())
     }
 }
 
-/// Puts the names of secrets in the place of their values in every log, before it is stored.
-fn mask_logs(logs: &std::path::Path, secrets: &BTreeMap<String, exec::host::Secret>) {
-    let Ok(entries) = std::fs::read_dir(logs) else { return };
-    for path in entries.flatten().map(|entry| entry.path()).filter(|_| !secrets.is_empty()) {
-        let Ok(bytes) = std::fs::read(&path) else { continue };
-        let text = String::from_utf8_lossy(&bytes);
-        let masked = exec::host::mask(&text, secrets);
-        // A log that cannot be written masked must not be stored open.
-        if masked != text && std::fs::write(&path, masked).is_err() {
-            let _ = std::fs::remove_file(&path);
-        }
+/// Ends what the dead owner of a claim left running on this machine; in words, what still ran.
+///
+/// # Errors
+/// Something of it may still run.
+pub async fn clear(
+    executor: &dyn Executor,
+    dead: ClaimRecord,
+    grace: Duration,
+) -> Result<Vec<String>, exec::StartError> {
+    if !dead.owner.on_this_kernel() {
+        // An earlier boot, and nothing outlives that.
+        return Ok(Vec::new());
     }
-}
-
-fn failed(failure: &Failure) -> Recorded {
-    let kind = serde_json::to_value(failure.kind).ok().and_then(|kind| kind.as_str().map(str::to_owned));
-    Recorded::Failed { kind: kind.unwrap_or_default(), message: failure.message.clone() }
-}
-
-/// The raw layers that an attempt left, as files.
-struct RawLayers {
-    requests: Option<PathBuf>,
-    aggregate: Option<PathBuf>,
-    counters: Option<PathBuf>,
-    report: Option<PathBuf>,
-    engine_logs: Vec<PathBuf>,
-}
-
-impl RawLayers {
-    fn read(spec: &JobSpec, outcome: &Outcome) -> Self {
-        let there = |path: PathBuf| path.is_file().then_some(path);
-        let output = |name: &str| there(outcome.client_output.join(name));
-        let engines = spec.deployment.services.iter().filter(|service| service.engine.is_some());
-        let logs = engines.flat_map(|service| {
-            outcome
-                .processes
-                .iter()
-                .filter(|process| process.service == service.name)
-                .map(|process| process.log.clone())
-        });
-        let report = match spec.measurement.output {
-            ClientOutput::Aiperf => None,
-            ClientOutput::Swebench => find_report(&outcome.client_output),
-        };
-        Self {
-            requests: output(title::REQUESTS),
-            aggregate: output(title::AGGREGATE),
-            counters: there(outcome.counters.clone()),
-            report,
-            engine_logs: logs.collect(),
-        }
-    }
-
-    fn derive(&self, spec: &JobSpec) -> Result<Derived, String> {
-        let read = |path: &Option<PathBuf>| {
-            let path = path.as_ref()?;
-            Some(std::fs::read(path).map_err(|error| format!("{}: {error}", path.display())))
-        };
-        let (requests, aggregate) = (read(&self.requests).transpose()?, read(&self.aggregate).transpose()?);
-        let (counters, report) = (read(&self.counters).transpose()?, read(&self.report).transpose()?);
-        let logs: Vec<Vec<u8>> = self.engine_logs.iter().filter_map(|path| std::fs::read(path).ok()).collect();
-        let logs: Vec<&[u8]> = logs.iter().map(Vec::as_slice).collect();
-        let raw = Raw {
-            requests: requests.as_deref(),
-            aggregate: aggregate.as_deref(),
-            counters: counters.as_deref(),
-            eval_report: report.as_deref(),
-            engine_logs: &logs,
-        };
-        derive(spec, &raw).map_err(|error| error.to_string())
-    }
-
-    fn layers(&self) -> Vec<Layer> {
-        let file = |kind: &str, title: &str, path: &Option<PathBuf>| {
-            path.as_ref().map(|path| Layer::new(kind, title, Source::File(path.clone())))
-        };
-        [
-            file(store::REQUESTS_TYPE, title::REQUESTS, &self.requests),
-            file("application/json", title::AGGREGATE, &self.aggregate),
-            file(store::COUNTERS_TYPE, title::COUNTERS, &self.counters),
-            file("application/json", title::REPORT, &self.report),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
-    }
-}
-
-/// The harness names its report after model and run: the only JSON file beside the predictions.
-fn find_report(folder: &std::path::Path) -> Option<PathBuf> {
-    let files = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
-    let mut reports = files.filter(|path| {
-        path.extension().is_some_and(|extension| extension == "json")
-            && path.file_name().is_some_and(|name| name != "preds.json")
-    });
-    reports.next().filter(|_| reports.next().is_none())
+    let handles = if dead.owner.shares_pids() { dead.work.handles } else { Vec::new() };
+    executor.clear(&Left { handles, scratch: dead.work.scratch, grace }).await
 }

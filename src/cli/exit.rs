@@ -14,5 +14,15 @@ pub const REFUSED: u8 = 4;
 pub const STORE: u8 = 5;
 /// Anything else of the environment: a file, a socket, a missing program.
 pub const ENVIRONMENT: u8 = 6;
+/// `reproduce`: the new runs agree with the records.
+pub const REPRODUCED: u8 = OK;
+/// `reproduce`: they differ by more than the tolerance.
+pub const DRIFTED: u8 = 10;
+/// `reproduce`: too few runs to tell; it says how many more would decide.
+pub const INCONCLUSIVE: u8 = 11;
+/// `reproduce`: there is nothing to compare, or it is not the same thing; nothing was run.
+pub const NOT_COMPARABLE: u8 = 12;
+/// `reproduce`: a new run failed its gates.
+pub const INVALID: u8 = 13;
 /// Stopped by Ctrl-C or SIGTERM.
 pub const INTERRUPTED: u8 = 130;

@@ -22,6 +22,12 @@ use crate::lock::update::{Name, Step, Then, UnknownName, Update, plan};
 use crate::lock::{self, hub};
 use crate::matrix::filter::{Filter, Sweep};
 
+const EXAMPLES: &str = "\
+Examples:
+  ixbuild lock                   after a version in the matrix or in configs/clients.yaml changed
+  ixbuild lock --update lmcache  ask again for one package
+  ixbuild lock --check           for CI: exit 4 if it would change or pins less than everything";
+
 /// Pin what the configs name, in ixbuild.lock: the wheel of each package version, the revision of each model and data set
 ///
 /// What the lock pins already is kept; nothing is asked for it. What cannot be pinned stands there as `unlocked`: its arms
@@ -33,6 +39,7 @@ use crate::matrix::filter::{Filter, Sweep};
 /// Exit codes: 0 the lock is written, though entries that nobody could be asked for may be unlocked; 4 the index or the hub
 /// refused an entry (the rest is written), or --check found the lock wanting; 3 faulty input; 6 the file cannot be written.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct LockArgs {
     /// Ask again for entries that are locked: all, or those of a package, image, model or data set
     #[arg(long, value_name = "NAME", num_args = 0..)]

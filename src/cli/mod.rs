@@ -14,18 +14,29 @@ pub mod sim;
 pub mod store;
 pub mod supervise;
 
+mod attempts;
+mod claims;
+mod consent;
 mod diff;
+mod exclude;
 mod execute;
+mod logs;
 mod names;
 mod plan;
 mod progress;
+mod ps;
+mod recompute;
 mod report;
+mod reproduce;
 mod results;
 mod run;
 mod selection;
 mod show;
 mod since;
+mod stop;
 mod table;
+mod verdict;
+mod whatif;
 mod why;
 
 use std::path::PathBuf;
@@ -65,9 +76,10 @@ Examples:
   ixbuild run --only-changed --profile rehearsal  run every arm that has no record
   ixbuild show tp8-resident-mtp-c1 --format sh    the commands of an arm, as a script
   ixbuild why tp8-resident-mtp-c1                 why an arm ran, or would run
+  ixbuild logs tp8-resident-mtp-c1 server         what its server printed
 
-Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment, 130 \
-interrupted. With --json an error is one object as well: `error` with `code`, `message`, `hint`, `diagnostics`.";
+Exit codes: 0 done, 1 an arm failed, 2 usage, 3 faulty input, 4 blocked or refused, 5 store, 6 environment, 10 to 13 \
+what reproduce found, 130 interrupted. With --json an error is one object as well: `error` with `code`, `message`, `hint`, `diagnostics`.";
 
 /// Flags of every verb.
 #[derive(Debug, Args)]
@@ -106,8 +118,14 @@ impl Globals {
 pub enum Verb {
     Plan(plan::PlanArgs),
     Run(run::RunArgs),
+    Ps(ps::PsArgs),
+    Logs(logs::LogsArgs),
+    Stop(stop::StopArgs),
     Show(show::ShowArgs),
     Why(why::WhyArgs),
+    Reproduce(reproduce::ReproduceArgs),
+    Exclude(exclude::ExcludeArgs),
+    Recompute(recompute::RecomputeArgs),
     Diff(diff::DiffArgs),
     Lock(lock::LockArgs),
     Matrix(Box<matrix::MatrixArgs>),
@@ -125,12 +143,17 @@ impl Verb {
         match self {
             Verb::Plan(args) => args.wants_json(),
             Verb::Run(args) => args.json,
+            Verb::Ps(args) => args.json,
             Verb::Show(args) => args.wants_json(),
             Verb::Why(args) => args.json,
+            Verb::Reproduce(args) => args.json,
+            Verb::Exclude(args) => args.json,
+            Verb::Recompute(args) => args.json,
             Verb::Diff(args) => args.json,
             Verb::Lock(args) => args.json,
             Verb::Store(args) => args.wants_json(),
             Verb::Changelog(args) => args.wants_json(),
+            Verb::Logs(_) | Verb::Stop(_) => false,
             Verb::Matrix(_) | Verb::Sim(_) | Verb::Replay(_) | Verb::Supervise(_) => false,
         }
     }
@@ -160,8 +183,14 @@ fn dispatch(verb: Verb, globals: &Globals, printer: Printer) -> Result<u8, Error
     match verb {
         Verb::Plan(args) => plan::plan(&args, globals, printer),
         Verb::Run(args) => run::run(&args, globals, printer),
+        Verb::Ps(args) => ps::ps(&args, globals, printer),
+        Verb::Logs(args) => logs::logs(&args, globals, printer),
+        Verb::Stop(args) => stop::stop(&args, globals, printer),
         Verb::Show(args) => show::show(&args, globals, printer),
         Verb::Why(args) => why::why(&args, globals, printer),
+        Verb::Reproduce(args) => reproduce::reproduce(&args, globals, printer),
+        Verb::Exclude(args) => exclude::exclude(&args, globals, printer),
+        Verb::Recompute(args) => recompute::recompute(&args, globals, printer),
         Verb::Diff(args) => diff::diff(&args, globals, printer),
         Verb::Lock(args) => lock::lock(&args, globals, printer),
         Verb::Matrix(args) => matrix::run(&args, printer),

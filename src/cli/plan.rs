@@ -85,8 +85,6 @@ fn prepare(args: &PlanArgs, globals: &Globals, store: &Store) -> Result<(Plan, P
         _ => None,
     };
     let known = memo.as_ref().and_then(|(memos, key)| memos.load(key));
-    let profile = Profile::load(&files.inputs, globals.profile_name())?;
-    let policy = Policy::of(&profile, false);
     let opened: OnceCell<(Project, Vec<Arm>)> = OnceCell::new();
     let open = || -> Result<&(Project, Vec<Arm>), Error> {
         if let Some(opened) = opened.get() {
@@ -107,6 +105,9 @@ fn prepare(args: &PlanArgs, globals: &Globals, store: &Store) -> Result<(Plan, P
             outlines
         }
     };
+    // After the project, which reports the faults of all its files at once.
+    let profile = Profile::load(&files.inputs, globals.profile_name())?;
+    let policy = Policy::of(&profile, false);
     let spec = |index: usize| {
         let (project, arms) = open().map_err(|error| error.diagnostics)?;
         Ok(project.job(&arms[index])?.spec.canonical())

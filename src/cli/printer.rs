@@ -33,7 +33,13 @@ impl Printer {
 
     /// A line of data.
     pub fn data(&self, text: &str) {
-        if let Err(error) = write_line(&mut std::io::stdout().lock(), text) {
+        self.bytes(format!("{text}\n").as_bytes());
+    }
+
+    /// Data as it is, such as a log.
+    pub fn bytes(&self, bytes: &[u8]) {
+        let mut stream = std::io::stdout().lock();
+        if let Err(error) = stream.write_all(bytes).and_then(|()| stream.flush()) {
             self.unwritable(&error);
         }
     }
@@ -61,13 +67,20 @@ impl Printer {
     /// A line for the person at the terminal.
     pub fn note(&self, text: &str) {
         // Without a stderr there is nobody to tell.
-        let _ = write_line(&mut std::io::stderr().lock(), text);
+        let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
     }
-}
 
-fn write_line(stream: &mut dyn Write, text: &str) -> std::io::Result<()> {
-    let mut line = text.as_bytes().to_vec();
-    line.push(b'\n');
-    stream.write_all(&line)?;
-    stream.flush()
+    /// Whether there is somebody to ask.
+    pub fn can_ask(&self) -> bool {
+        std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
+    }
+
+    /// Asks, on stderr; anything but `y` or `yes` is no.
+    pub fn ask(&self, question: &str) -> bool {
+        let mut answer = String::new();
+        let asked = write!(std::io::stderr().lock(), "{question} [y/N] ");
+        asked.is_ok()
+            && std::io::stdin().read_line(&mut answer).is_ok()
+            && matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
+    }
 }

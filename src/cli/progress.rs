@@ -9,7 +9,7 @@ use super::names;
 use super::printer::Printer;
 use super::results::headline;
 use super::table::{Tone, cut, duration, paint_if};
-use crate::exec::What;
+use crate::exec::{Failure, What};
 use crate::result::GateVerdict;
 use crate::sweep::{Finish, Notice, Task};
 
@@ -21,6 +21,7 @@ const LONG: Duration = Duration::from_secs(5);
 
 /// Follows a sweep.
 pub struct Progress {
+    ids: Vec<String>,
     names: Vec<String>,
     width: usize,
     expected: Duration,
@@ -43,7 +44,7 @@ impl Progress {
     /// For these tasks, which should take so long.
     pub fn new(tasks: &[Task], expected: Duration, printer: Printer) -> Self {
         let ids = tasks.iter().map(|task| task.arms.first().map_or("", |arm| arm.as_str()));
-        let names: Vec<String> = names::short(ids).into_iter().map(|name| cut(name, NAME)).collect();
+        let names: Vec<String> = names::short(ids.clone()).into_iter().map(|name| cut(name, NAME)).collect();
         let bars = printer.interactive.then(MultiProgress::new);
         let total = match &bars {
             Some(bars) => bars.add(ProgressBar::new(tasks.len() as u64)),
@@ -58,6 +59,7 @@ impl Progress {
         Self {
             width: names.iter().map(|name| name.chars().count()).max().unwrap_or(0),
             names,
+            ids: ids.map(str::to_owned).collect(),
             expected,
             printer,
             bars,
@@ -75,6 +77,13 @@ impl Progress {
             Notice::Waiting { task, owner } => {
                 self.phase(*task, &format!("waiting: {owner} runs it"), true);
             }
+            Notice::TookOver { task, owner, ended, scratch } => {
+                let ended = if ended.is_empty() { String::new() } else { format!("; ended {}", ended.join(", ")) };
+                let files = scratch.as_ref().map(|files| format!("\n  its files: {}", files.display()));
+                let name = self.name(*task);
+                let files = files.unwrap_or_default();
+                self.say(&format!("{:<8}  {name}  from {owner}, which is dead{ended}{files}", "taken"));
+            }
             Notice::Event { task, event } => {
                 let phase = match &event.what {
                     What::Began { .. } => "starting".to_owned(),
@@ -82,9 +91,19 @@ impl Progress {
                     What::Ready { who, .. } => format!("{who} is ready"),
                     What::ClientStarted => "measuring".to_owned(),
                     What::Stopping => "stopping".to_owned(),
+                    What::Holding { failure, endpoints } => {
+                        let id = self.ids.get(*task).map_or("", String::as_str);
+                        self.say(&held(&self.name(*task), id, failure, endpoints));
+                        "failed, services are kept".to_owned()
+                    }
                     _ => return,
                 };
                 self.phase(*task, &phase, false);
+            }
+            Notice::Again { task, finish } => {
+                if let Finish::Failed { failure } = finish {
+                    self.say(&format!("{:<8}  {}  {failure}", "again", self.name(*task)));
+                }
             }
             Notice::Finished { task, finish } => self.finished(*task, finish),
         }
@@ -172,6 +191,16 @@ impl Progress {
     }
 }
 
+/// What to do with a job whose services are kept up after a failure.
+fn held(name: &str, id: &str, failure: &Failure, endpoints: &BTreeMap<String, String>) -> String {
+    let mut lines = vec![format!("{:<8}  {name}  {failure}", "kept"), "  its services stay up:".to_owned()];
+    let width = endpoints.keys().map(String::len).max().unwrap_or(0);
+    lines.extend(endpoints.iter().map(|(name, address)| format!("    {name:<width$}  {address}")));
+    lines.push(format!("  logs: ixbuild logs {id}"));
+    lines.push(format!("  stop them: Ctrl-C, which ends the run, or `ixbuild stop {id}`"));
+    lines.join("\n")
+}
+
 /// How an end is told: colour, word, and the rest of its line with the lines below it.
 fn told(finish: &Finish) -> (Tone, &'static str, String) {
     match finish {
@@ -188,15 +217,15 @@ fn told(finish: &Finish) -> (Tone, &'static str, String) {
         }
         Finish::Failed { failure } => (Tone::Bad, "failed", failure.to_string()),
         Finish::Cancelled => (Tone::Warm, "stopped", String::new()),
+        Finish::Stopped => (Tone::Warm, "stopped", "by ixbuild stop".to_owned()),
         Finish::NotStarted => (Tone::Warm, "", String::new()),
         Finish::Store { error, fix, scratch } => {
             let fix = fix.as_ref().map(|fix| format!("\n  {fix}")).unwrap_or_default();
-            let kept = scratch.display();
-            (
-                Tone::Bad,
-                "failed",
-                format!("the store did not take the result: {error}{fix}\n  its files stay in {kept}"),
-            )
+            let files = match scratch.is_dir() {
+                true => format!("\n  its files stay in {}", scratch.display()),
+                false => String::new(),
+            };
+            (Tone::Bad, "failed", format!("{error}{fix}{files}\n  nothing more is started"))
         }
     }
 }

@@ -12,9 +12,10 @@ use super::results::{HEADER, header, headline};
 use super::table::{aligned, count};
 use crate::ids::JobHash;
 use crate::plan::{Plan, Planned, State};
-use crate::result::ResultDoc;
-use crate::store::{Store, StoreView};
-use crate::sweep::{Finish, title};
+use crate::records;
+use crate::result::Median;
+use crate::store::Store;
+use crate::sweep::Finish;
 
 /// Words for what became of an arm, in the order of the summary.
 const OUTCOMES: [&str; 7] = ["recorded", "served", "invalid", "failed", "stopped", "not started", "blocked"];
@@ -61,21 +62,18 @@ impl Report<'_> {
             (_, Some(Finish::Served { .. })) => "served",
             (_, Some(Finish::Invalid { .. })) => "invalid",
             (_, Some(Finish::Failed { .. } | Finish::Store { .. })) => "failed",
-            (_, Some(Finish::Cancelled)) => "stopped",
+            (_, Some(Finish::Cancelled | Finish::Stopped)) => "stopped",
             (_, Some(Finish::NotStarted) | None) => "not started",
         }
     }
 
-    /// The result of an arm: of this run, or the newest record's.
-    fn result(&self, arm: &Planned) -> Result<Option<ResultDoc>, Error> {
+    /// The value of an arm: the median of its records, or what an invalid run measured.
+    fn value(&self, arm: &Planned) -> Result<Option<Median>, Error> {
         let Some(job) = arm.job else { return Ok(None) };
-        if let Some(Finish::Recorded { derived, .. } | Finish::Invalid { derived, .. }) = self.finish(arm) {
-            return Ok(Some(derived.result.clone()));
+        match self.finish(arm) {
+            Some(Finish::Invalid { derived, .. }) => Ok(Some(Median { n: 1, result: derived.result.clone() })),
+            _ => Ok(records::value(self.store, &job)?),
         }
-        let state = self.store.job(&job)?;
-        let Some(record) = state.records().next_back() else { return Ok(None) };
-        let bytes = self.store.layer(record, title::RESULT)?;
-        Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     fn counts(&self) -> BTreeMap<&'static str, usize> {
@@ -112,20 +110,22 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Results under their groups. What became of an arm stands at its end, where it is not a new record.
+    /// Results under their groups. What became of an arm stands at its end, where it is not a new record, and the number of its
+    /// records, where there are several.
     fn table(&self) -> Result<Vec<String>, Error> {
         let mut arms = Vec::new();
         let mut rows = Vec::new();
         for arm in &self.plan.arms {
             let outcome = self.outcome(arm);
             if matches!(outcome, "recorded" | "invalid") || (self.all && outcome == "served") {
-                let result = self.result(arm)?;
+                let value = self.value(arm)?;
                 let mut row = vec![split(arm.id.as_str()).1.to_owned()];
-                row.extend(headline(result.as_ref()));
-                let eval = result.and_then(|result| result.eval);
+                row.extend(headline(value.as_ref().map(|value| &value.result)));
+                let median = value.as_ref().filter(|value| value.n > 1).map(|value| format!("median of {}", value.n));
+                let eval = value.and_then(|value| value.result.eval);
                 let score = eval.and_then(|eval| Some(format!("score {:.3} of {}", eval.score?, eval.instances)));
                 let outcome = (outcome != "recorded").then(|| outcome.to_owned());
-                row.push([score, outcome].into_iter().flatten().collect::<Vec<_>>().join(", "));
+                row.push([score, outcome, median].into_iter().flatten().collect::<Vec<_>>().join(", "));
                 arms.push(arm.id.as_str());
                 rows.push(row);
             }
@@ -149,7 +149,9 @@ impl Report<'_> {
         let line = |arm: &Planned| {
             let (message, place) = match self.finish(arm)? {
                 Finish::Failed { failure } => (failure.message.clone(), failure.log.clone()),
-                Finish::Store { error, scratch, .. } => (error.clone(), Some(scratch.clone())),
+                Finish::Store { error, scratch, .. } => {
+                    (error.clone(), Some(scratch.clone()).filter(|kept| kept.is_dir()))
+                }
                 Finish::Invalid { scratch, .. } => ("a gate failed".to_owned(), Some(scratch.join("logs"))),
                 _ => return None,
             };
@@ -175,11 +177,13 @@ impl Report<'_> {
             Some(Finish::Invalid { derived, .. }) => json!({"kind": "gate", "gates": derived.gates}),
             _ => Value::Null,
         };
+        let (n, result) = self.value(arm)?.map_or((0, None), |value| (value.n, Some(value.result)));
         Ok(json!({
             "id": arm.id,
             "job": arm.job,
             "outcome": self.outcome(arm),
-            "result": self.result(arm)?,
+            "n": n,
+            "result": result,
             "failure": failure,
         }))
     }

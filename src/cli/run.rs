@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::consent::consent;
 use super::error::Error;
 use super::execute::{How, execute};
 use super::exit;
@@ -14,23 +15,37 @@ use super::project::Project;
 use super::report::Report;
 use super::selection::Selection;
 use super::table::count;
+use super::whatif::{Variation, announce, tasks};
 use super::{Globals, plan};
 use crate::config::profile::ExecutorKind;
 use crate::exec::provenance::Git;
 use crate::ids::JobHash;
 use crate::matrix::arm::Arm;
-use crate::plan::{Plan, State};
-use crate::sweep::{Finish, Task};
+use crate::sweep::Finish;
 
 const NOTES: &str = "\
-Beyond one arm a failure does not stop the others; the exit code tells. Ctrl-C stops every process, keeps the logs, and \
-exits with 130. Files of what failed stay in $IXBUILD_SCRATCH [default: ixbuild-UID in the temporary folder]. With \
---json: `profile`, `arms` (each `id`, `job`, `outcome`, `result`, `failure`) and `summary` (counts by outcome).
+Beyond one arm a failure does not stop the others; the exit code tells. Ctrl-C (also SIGTERM and SIGHUP) stops every \
+process, keeps the logs, and exits with 130; `ixbuild stop` ends one job alone. Files of what failed stay in \
+$IXBUILD_SCRATCH [default: ixbuild-UID in the temporary folder]. With --json: `profile`, `arms` (each `id`, `job`, \
+`outcome`, `n`, `result`: the median of n records, `failure`) and `summary` (counts by outcome).
+
+--keep-on-failure runs one job at a time and waits at the first one that fails, with its services up: it says where they \
+listen and where the logs are. Ctrl-C ends them and the run; `ixbuild stop ARM` ends them, and the run goes on with the \
+next arm. A failed gate is judged after the services were stopped, so it keeps nothing.
+
+What-ifs: PATH of --set is a line of `ixbuild diff` with dots between its words. The client is the service `client`.
+  SERVICE.args.FLAG         a flag (also SERVICE.FLAG), and with .KEY a value within its JSON
+  SERVICE.env.NAME          a variable; SERVICE.file.NAME a file, SERVICE.resources.…, SERVICE.probe.…
+  concurrency               composes the arm there, with all that its recipe derives from it
+  workload.… gates.… substitutions.…
+  +PATH=VALUE               adds a flag (`true`: without a value), a variable, or a key of JSON
+  PATH=null                 removes one
 
 Examples:
   ixbuild run --only-changed --profile rehearsal    every arm without a record
   ixbuild run tp8-resident-mtp-c1 -P rehearsal      one arm
-  ixbuild run '*mooncake*' --max-conc 20 --dry-run  what that would run";
+  ixbuild run '*mooncake*' --max-conc 20 --dry-run  what that would run
+  ixbuild run tp8-resident-mtp-c1 --set server.args.--max-num-seqs=32 --set +server.env.VLLM_LOGGING_LEVEL=DEBUG";
 
 /// Run arms and record their results; what is recorded is served, not run again
 #[derive(Debug, Args)]
@@ -54,6 +69,14 @@ pub struct RunArgs {
     /// Try again after failures of the infrastructure, at most so often
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
+    /// After a failure leave the services up, to look at: until Ctrl-C, or `ixbuild stop ARM`
+    #[arg(long, conflicts_with_all = ["jobs", "retries"])]
+    keep_on_failure: bool,
+    #[command(flatten)]
+    variation: Variation,
+    /// Run above the profile's threshold of GPU-hours (`ask-above-gpu-hours`) without being asked
+    #[arg(long, short)]
+    yes: bool,
     /// Print the plan and run nothing
     #[arg(long, short = 'n')]
     dry_run: bool,
@@ -73,8 +96,12 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     let store = globals.store()?;
     let chosen = args.selection.choose(&project)?;
     let chosen: Vec<&Arm> = chosen.iter().collect();
-    let plan = project.plan(&chosen, &store, args.rerun)?;
-    let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).unwrap_or(NonZeroUsize::MIN);
+    let (plan, varied) = match args.variation.is_none() {
+        true => (project.plan(&chosen, &store, args.rerun)?, None),
+        false => args.variation.plan(&project, &chosen, &store, args.rerun).map(|(plan, tasks)| (plan, Some(tasks)))?,
+    };
+    let jobs = args.jobs.or(NonZeroUsize::new(project.profile.jobs)).filter(|_| !args.keep_on_failure);
+    let jobs = jobs.unwrap_or(NonZeroUsize::MIN);
     if args.dry_run {
         plan::print(&plan, jobs.get(), args.json, &project.profile, &store, printer);
         return Ok(exit::OK);
@@ -91,10 +118,15 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
     }
     printer.note(&format!("profile {}, store {}", profile.name, store.root().display()));
     let mut outcomes: BTreeMap<JobHash, Finish> = BTreeMap::new();
-    let tasks = tasks(&plan, &chosen, &project)?;
+    announce(&plan, printer);
+    let tasks = match varied {
+        Some(tasks) => tasks,
+        None => tasks(&plan, |index| Ok(Some(project.job(chosen[index])?)))?,
+    };
     if tasks.is_empty() {
         printer.note(&format!("nothing to run: {} recorded, {} blocked", summary.recorded, summary.blocked));
     } else {
+        consent(&summary, &project.profile, args.yes, printer)?;
         let how = How {
             git: Git::of(&project.root),
             records: project.profile.records,
@@ -102,6 +134,7 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
             jobs,
             fail_fast: args.fail_fast,
             retries: args.retries,
+            keep_on_failure: args.keep_on_failure,
             expected: Duration::from_secs(summary.wall_seconds),
         };
         let finishes = execute(&tasks, how, &project.profile, &store, printer)?;
@@ -113,26 +146,4 @@ pub(super) fn run(args: &RunArgs, globals: &Globals, printer: Printer) -> Result
         false => report.print(printer)?,
     }
     Ok(report.exit_code())
-}
-
-/// One task a job: arms with equal specs share it.
-fn tasks(plan: &Plan, arms: &[&Arm], project: &Project) -> Result<Vec<Task>, Error> {
-    let mut tasks: Vec<Task> = Vec::new();
-    let mut index: BTreeMap<JobHash, usize> = BTreeMap::new();
-    for (planned, arm) in plan.arms.iter().zip(arms) {
-        let reasons = match &planned.state {
-            State::Run(reasons) => reasons.clone(),
-            State::Running { .. } => Vec::new(),
-            _ => continue,
-        };
-        let Some(hash) = planned.job else { continue };
-        match index.get(&hash) {
-            Some(at) => tasks[*at].arms.push(arm.id.clone()),
-            None => {
-                index.insert(hash, tasks.len());
-                tasks.push(Task { arms: vec![arm.id.clone()], hash, job: project.job(arm)?, reasons });
-            }
-        }
-    }
-    Ok(tasks)
 }

@@ -69,7 +69,7 @@ pub fn script(spec: &JobSpec, title: &str) -> String {
     for name in host_variables(spec) {
         let _ = writeln!(out, "{name}=${{{name}:?set it to what this host has}}");
     }
-    out.push_str("trap 'kill $(jobs -p) 2>/dev/null' EXIT\n");
+    out.push_str("STARTED=\ntrap 'kill $STARTED 2>/dev/null || :; wait' EXIT\ntrap 'exit 130' INT TERM\n");
     for service in start_order(spec) {
         process(service, true, &mut out);
     }
@@ -157,16 +157,18 @@ fn process(service: &Service, background: bool, out: &mut String) {
         }
         let _ = write!(out, " \\\n  {line}");
     }
-    out.push_str(if background { " &\n" } else { "\n" });
+    out.push_str(if background { " &\nSTARTED=\"$STARTED $!\"\n" } else { "\n" });
     if background {
         let _ = match &service.probe {
             Probe::Http { endpoint, path } => {
                 let binding =
                     Binding::Endpoint { name: endpoint.clone(), part: Part::Port, service: service.name.clone() };
                 let port = variable(&binding, "");
-                writeln!(out, "until curl -sf -o /dev/null \"http://localhost:${port}{path}\"; do sleep 1; done")
+                // `kill -0` fails, and ends the script, once the service is gone.
+                let url = format!("http://localhost:${port}{path}");
+                writeln!(out, "until curl -sf -o /dev/null \"{url}\"; do kill -0 $!; sleep 1; done")
             }
-            Probe::AliveAfter { ms } => writeln!(out, "sleep {}", ms.div_ceil(1000)),
+            Probe::AliveAfter { ms } => writeln!(out, "sleep {}; kill -0 $!", ms.div_ceil(1000)),
             Probe::Exit {} => writeln!(out, "wait $!"),
         };
     }

@@ -1,28 +1,26 @@
 //! `ixbuild show`: an arm or a job as text, JSON, or a shell script.
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Globals;
+use super::attempts;
 use super::error::Error;
 use super::exit;
 use super::printer::Printer;
 use super::project::Project;
-use super::results::{HEADER, header, headline};
 use super::script::{script, start_order};
 use super::selection::{is_hash, one_arm};
-use super::table::aligned;
 use crate::compose::Composed;
 use crate::ids::JobHash;
-use crate::result::ResultDoc;
 use crate::spec::{Acceptance, Deps, Image, JobSpec, Probe, Service, Text};
-use crate::store::{Store, StoreView};
-use crate::sweep::title;
+use crate::store::StoreView;
 
 const NOTES: &str = "\
 The script starts every service, waits until it is ready, and runs the client, in a subshell; ports and paths of the \
 host are variables at its top. With --json: `id`, `job`, `spec` (what is hashed), `attempts` (each `manifest`, \
-`outcome`, `reasons`, `result`, `gates`, `provenance` and more).
+`outcome`, `counts`, `exclusion`, `failed_gates`, `reasons`, `result`, `gates`, `provenance` and more), `n` (records that \
+count) and `median` (the value of all of them).
 
 Examples:
   ixbuild show tp8-ep8-dpa-mooncake-mtp-c12              services, flags, files, attempts
@@ -82,8 +80,10 @@ pub(super) fn show(args: &ShowArgs, globals: &Globals, printer: Printer) -> Resu
     let hash = spec.hash();
     match (args.json, args.format) {
         (true, _) | (_, Format::Json) => {
-            let value = json!({"id": id, "job": hash, "spec": spec, "attempts": attempts_json(&hash, &store)?});
-            printer.data(&value.to_string());
+            let (attempts, value) = attempts::json(&hash, &store)?;
+            let (n, median) = value.map_or((0, None), |value| (value.n, Some(value.result)));
+            let shown = json!({"id": id, "job": hash, "spec": spec, "attempts": attempts, "n": n, "median": median});
+            printer.data(&shown.to_string());
         }
         (_, Format::Sh) => {
             let name = id.as_ref().map_or_else(String::new, |id| format!("{id} · "));
@@ -94,7 +94,7 @@ pub(super) fn show(args: &ShowArgs, globals: &Globals, printer: Printer) -> Resu
                 printer.data(&format!("arm         {id}"));
             }
             printer.data(&text(&spec, &hash));
-            printer.data(&attempts_text(&hash, &store)?);
+            printer.data(&attempts::text(&hash, &store)?);
         }
     }
     Ok(exit::OK)
@@ -132,6 +132,15 @@ pub(super) fn text(spec: &JobSpec, hash: &JobHash) -> String {
     }
     if deployment.substitutions.is_some() {
         line("rehearsal", "yes: engine, router and KV store are simulated".to_owned());
+    }
+    for setting in &spec.what_if {
+        line("what-if", setting.clone());
+    }
+    if spec.exploratory {
+        line("exploratory", "yes: real verification, for want of a golden acceptance length".to_owned());
+    }
+    if !spec.what_if.is_empty() || spec.exploratory {
+        line("publishable", format!("no ({})", spec.unpublishable().join("; ")));
     }
     line("concurrency", measurement.concurrency.to_string());
     let workload = &measurement.workload;
@@ -210,51 +219,4 @@ fn plain(text: &Text) -> String {
         }
     }
     text.render(&Names).unwrap_or_default()
-}
-
-fn attempts_json(hash: &JobHash, store: &Store) -> Result<Vec<Value>, Error> {
-    let mut list = Vec::new();
-    for at in store.job(hash)?.attempts {
-        let attempt = store.attempt(&at)?;
-        let layer = |title: &str| -> Result<Value, Error> {
-            let bytes = store.layer(&at, title)?.unwrap_or_else(|| b"null".to_vec());
-            serde_json::from_slice(&bytes)
-                .map_err(|error| Error::environment(format!("{title} of {}: {error}", at.tag())))
-        };
-        list.push(json!({
-            "manifest": at.manifest,
-            "started": at.started.to_string(),
-            "ended": attempt.ended.to_string(),
-            "outcome": at.outcome.word(),
-            "excluded": at.excluded,
-            "rehearsal": at.rehearsal,
-            "arms": attempt.arms,
-            "reasons": store.reasons(&at)?,
-            "result": layer(title::RESULT)?,
-            "gates": layer(title::GATES)?,
-            "provenance": layer(title::PROVENANCE)?,
-        }));
-    }
-    Ok(list)
-}
-
-fn attempts_text(hash: &JobHash, store: &Store) -> Result<String, Error> {
-    let attempts = store.job(hash)?.attempts;
-    if attempts.is_empty() {
-        return Ok("\nno attempts".to_owned());
-    }
-    let mut rows = Vec::new();
-    for at in &attempts {
-        let mut row = vec![
-            at.manifest.hex()[..12].to_owned(),
-            at.started.strftime("%Y-%m-%d %H:%M:%S").to_string(),
-            if at.excluded { "excluded".to_owned() } else { at.outcome.word().to_owned() },
-        ];
-        let result = store.layer(at, title::RESULT)?.and_then(|bytes| serde_json::from_slice::<ResultDoc>(&bytes).ok());
-        row.extend(headline(result.as_ref()));
-        rows.push(row);
-    }
-    let right: Vec<bool> = [false; 3].into_iter().chain(HEADER[0].map(|_| true)).collect();
-    let lines = aligned(&header(&["attempt", "started (UTC)", "outcome"], &[]), &right, &rows);
-    Ok(format!("\n{}", lines.join("\n")))
 }

@@ -79,7 +79,7 @@ fn recorded(hash: &JobHash, arm: Option<&str>, store: &Store, as_json: bool, pri
         let list: Vec<_> = attempts
             .iter()
             .map(|(at, full, reasons)| {
-                json!({"manifest": at.manifest, "started": at.started.to_string(), "outcome": at.outcome.word(), "arms": full.arms, "reasons": reasons})
+                json!({"manifest": at.manifest, "started": at.started.to_string(), "outcome": at.standing().word(), "arms": full.arms, "reasons": reasons})
             })
             .collect();
         printer.data(&json!({"id": arm, "job": hash, "state": if state.is_hit(1) { "recorded" } else { "attempted" }, "attempts": list}).to_string());
@@ -91,7 +91,7 @@ fn recorded(hash: &JobHash, arm: Option<&str>, store: &Store, as_json: bool, pri
         let arms: Vec<&str> = full.arms.iter().map(|arm| arm.as_str()).collect();
         let label = if arm.is_some() { String::new() } else { format!(" for {}", arms.join(", ")) };
         let started = at.started.strftime("%Y-%m-%d %H:%M:%S UTC");
-        printer.data(&format!("{started}{label}: {}; it ran because", at.outcome.word()));
+        printer.data(&format!("{started}{label}: {}; it ran because", at.standing().word()));
         let reasons: Vec<Reason> = serde_json::from_value(reasons).unwrap_or_default();
         print_reasons(&reasons, printer);
     }

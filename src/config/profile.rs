@@ -9,13 +9,16 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::diagnostic::{Diagnostic, Diagnostics, Source};
-use super::document::place;
+use super::document::{self, Node, place};
 use super::inputs::Inputs;
-use super::similar::closest;
+use super::similar::{closest, listed};
 use crate::spec::{Key, Substitutions, Tree};
 
 /// The profile of a command without `--profile` and `$IXBUILD_PROFILE`.
 pub const DEFAULT: &str = "docker";
+
+/// GPU-hours above which a run asks first, unless its profile says otherwise: one eight-GPU node for an hour.
+pub const ASK_ABOVE_GPU_HOURS: u64 = 8;
 
 const BUILT_IN: [(&str, &str); 2] =
     [("docker", include_str!("profiles/docker.yaml")), ("rehearsal", include_str!("profiles/rehearsal.yaml"))];
@@ -38,6 +41,9 @@ pub struct Profile {
     /// What a job takes, for estimates.
     #[serde(default)]
     pub estimate: Estimate,
+    /// GPU-hours above which a run asks first, where it is not [`ASK_ABOVE_GPU_HOURS`].
+    #[serde(default)]
+    ask_above_gpu_hours: Option<u64>,
     /// What a rehearsal substitutes; absent when everything is real.
     #[serde(default)]
     pub substitute: Option<Substitute>,
@@ -108,7 +114,7 @@ pub struct Substitute {
 
 /// A setting of a simulator.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a setting is a switch, a number or a word")]
 pub enum Setting {
     /// A switch.
     Switch(bool),
@@ -127,10 +133,27 @@ fn fault(source: &Arc<Source>, error: &serde_yaml::Error) -> Diagnostic {
     let message = said.split(" at line ").next().unwrap_or_default().trim_start_matches("error: ");
     let message =
         message.split_once("line ").and_then(|(_, rest)| rest.split_once(": ")).map_or(message, |(_, rest)| rest);
+    let unquoted = |text: &str| text.split('`').nth(1).map(str::to_owned);
+    let (message, help) = match (message, message.split_once(", expected one of ")) {
+        (_, Some((fault, known))) => {
+            let known: Vec<&str> = known.split(", ").collect();
+            let near = unquoted(fault).and_then(|word| closest(&word, known.iter().copied()).map(str::to_owned));
+            let help =
+                near.map_or_else(|| format!("one of {}", listed(known, 24)), |near| format!("did you mean `{near}`?"));
+            (fault.to_owned(), help)
+        }
+        (message, None) => match (message.strip_prefix("missing field "), message.strip_prefix("invalid ")) {
+            (Some(field), _) => (message.to_owned(), format!("add {field}")),
+            (None, Some("u64" | "u32" | "usize")) => {
+                ("this must be a whole number, not negative".to_owned(), "write decimal digits".to_owned())
+            }
+            _ => (message.to_owned(), "the README lists a profile's fields".to_owned()),
+        },
+    };
     let span = error.location().map(|location| location.span());
     let start = span.and_then(|span| span.byte_offset()).map_or(0, |at| at as usize);
     let length = span.and_then(|span| span.byte_len()).map_or(0, |length| length as usize);
-    Diagnostic::at(&place(source, start..start + length), message).help("the README lists a profile's fields")
+    Diagnostic::at(&place(source, start..start + length), message).help(help)
 }
 
 fn one() -> usize {
@@ -154,9 +177,38 @@ impl Profile {
             (None, Some(source)) => source,
             (None, None) => return Err(Self::unknown(inputs, name).into()),
         };
+        // Syntax, and keys that stand twice.
+        let root = document::parse(source)?;
         let mut profile: Self = serde_yaml::from_str(&source.text).map_err(|error| fault(source, &error))?;
         name.clone_into(&mut profile.name);
+        profile.check(&root)?;
         Ok(profile)
+    }
+
+    /// What the types leave room for: counts of nothing, and numbers that a spec cannot hold.
+    fn check(&self, root: &Node) -> Result<(), Diagnostics> {
+        let mut faults: Vec<(Vec<&str>, &str, &str)> = Vec::new();
+        for (name, count) in [("jobs", self.jobs), ("records", self.records)] {
+            if count == 0 {
+                faults.push((vec![name], "at least 1 is needed", "write `1`"));
+            }
+        }
+        let substitute = self.substitute.iter();
+        let settings = substitute.flat_map(|s| [("engine", &s.engine), ("client", &s.client)]);
+        for (part, (name, setting)) in settings.flat_map(|(part, map)| map.iter().map(move |entry| (part, entry))) {
+            let wrong = match setting {
+                Setting::Count(value) => value.unsigned_abs() > 1 << 53,
+                Setting::Fraction(value) => !value.is_finite(),
+                Setting::Switch(_) | Setting::Word(_) => false,
+            };
+            if wrong {
+                let fault = "a spec holds integers within ±2^53 and finite fractions";
+                faults.push((vec!["substitute", part, name], fault, "write a smaller number"));
+            }
+        }
+        let at = |path: &[&str]| path.iter().try_fold(root, |node, name| node.get(name)).unwrap_or(root).place.clone();
+        let found = faults.iter().map(|(path, fault, help)| Diagnostic::at(&at(path), *fault).help(*help));
+        Diagnostics(found.collect()).or(())
     }
 
     fn unknown(inputs: &Inputs, name: &str) -> Diagnostic {
@@ -174,6 +226,11 @@ impl Profile {
     /// Whether records made under it are rehearsals.
     pub fn rehearses(&self) -> bool {
         self.substitute.is_some()
+    }
+
+    /// GPU-hours above which a run asks first; none for rehearsals, which take none.
+    pub fn ask_above_gpu_hours(&self) -> Option<u64> {
+        (!self.rehearses()).then(|| self.ask_above_gpu_hours.unwrap_or(ASK_ABOVE_GPU_HOURS))
     }
 
     /// What the spec says of the substitutions.
@@ -209,14 +266,13 @@ mod tests {
 
     #[test]
     fn faults_stand_at_their_place() {
-        let fields = "expected one of executor, jobs, records, estimate, substitute, timing, host, models, secrets";
         for (text, said) in [
-            ("executor: local\nfoo: 1\n", format!("2:1: unknown field `foo`, {fields}")),
-            ("x: [", format!("1:1: unknown field `x`, {fields}")),
-            ("executor: loca\n", "1:11: unknown variant `loca`, expected one of local, docker".to_owned()),
-            ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`".to_owned()),
-            ("executor: local\njobs: -1\n", "2:7: invalid u64".to_owned()),
-            ("", "1:1: unexpected end of input".to_owned()),
+            ("executor: local\nfoo: 1\n", "2:1: unknown field `foo`"),
+            ("x: 1\n", "1:1: unknown field `x`"),
+            ("executor: loca\n", "1:11: unknown variant `loca`"),
+            ("executor: local\ntiming: {poll-ms: 20}\n", "2:10: missing field `ready-timeout-s`"),
+            ("executor: local\njobs: -1\n", "2:7: this must be a whole number, not negative"),
+            ("", "1:1: the file is empty"),
         ] {
             assert_eq!(refusal(text), format!("configs/profiles/mine.yaml:{said}"), "{text}");
         }

@@ -65,6 +65,8 @@ pub fn spec(services: Vec<Service>, client: Service) -> JobSpec {
             workload: Workload { dataset: pinned("org/data"), duration_s: None, seed: None, split: None },
         },
         schema: Schema::V1,
+        exploratory: false,
+        what_if: Vec::new(),
     }
 }
 

@@ -21,6 +21,11 @@ impl Canceller {
     pub fn cancel(&self) {
         self.0.send_replace(true);
     }
+
+    /// Whether it is set.
+    pub fn is_cancelled(&self) -> bool {
+        *self.0.borrow()
+    }
 }
 
 impl Cancel {

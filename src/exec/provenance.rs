@@ -36,6 +36,10 @@ pub struct Provenance {
     pub ended: Timestamp,
     /// Its stretches.
     pub phases: Vec<Phase>,
+    /// Seconds that services were given to be ready, where it was not the host's default: no part of a spec, so this is where a
+    /// reproduction finds them.
+    #[serde(default)]
+    pub ready_timeouts_s: BTreeMap<String, u64>,
     /// Every binding as bound.
     pub bindings: BTreeMap<String, String>,
     /// Names of the secrets that processes were given.
@@ -63,6 +67,7 @@ impl Provenance {
         machine: Machine,
         git: Option<Git>,
     ) -> Self {
+        let timeouts = job.limits.ready_timeout.iter();
         Self {
             label: job.label.clone(),
             attempt: job.attempt,
@@ -73,6 +78,7 @@ impl Provenance {
             started: outcome.started,
             ended: outcome.ended,
             phases: outcome.phases.clone(),
+            ready_timeouts_s: timeouts.map(|(name, limit)| (name.clone(), limit.as_secs())).collect(),
             bindings: outcome.bindings.clone(),
             secrets: host.secret_values().into_keys().collect(),
             processes: outcome.processes.clone(),

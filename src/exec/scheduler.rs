@@ -20,6 +20,13 @@ pub struct Policy {
     pub retries: u32,
 }
 
+impl Policy {
+    /// Whether an attempt, counted from 1, is followed by another one.
+    pub fn tries_again(&self, verdict: Verdict, attempt: u32, cancel: &Cancel) -> bool {
+        verdict == Verdict::MayPass && attempt <= self.retries && !cancel.is_cancelled()
+    }
+}
+
 /// What an attempt means for what comes next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
@@ -77,7 +84,7 @@ where
         let mut attempts = 1;
         loop {
             let (verdict, value) = attempt(job, attempts).await;
-            if verdict == Verdict::MayPass && attempts <= policy.retries && !cancel.is_cancelled() {
+            if policy.tries_again(verdict, attempts, cancel) {
                 attempts += 1;
                 continue;
             }

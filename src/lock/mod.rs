@@ -35,6 +35,7 @@ mod wheel;
 mod write;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -120,12 +121,39 @@ pub struct HubEntry {
     pub revision: String,
 }
 
+/// The fix of a damaged lock.
+const RESTORE: &str = "ixbuild.lock is written by `ixbuild lock` alone; restore it from version control";
+
+/// The first entry that is none, where the rest is a document: serde would only say that no form of an entry fits.
+fn damaged_entry(source: &Arc<Source>) -> Option<Diagnostic> {
+    fn fault<T: serde::de::DeserializeOwned>(entry: &serde_json::Value) -> Option<String> {
+        match entry.as_str() {
+            Some("unlocked") => None,
+            Some(word) => Some(format!("`{word}` is neither `unlocked` nor digests")),
+            None => serde_json::from_value::<T>(entry.clone()).err().map(|error| error.to_string()),
+        }
+    }
+    type Check = fn(&serde_json::Value) -> Option<String>;
+    let sections: [(&str, Check); 3] =
+        [("images", fault::<ImageEntry>), ("packages", fault::<PackageEntry>), ("hub", fault::<HubEntry>)];
+    let document: serde_json::Value = serde_json::from_str(&source.text).ok()?;
+    sections.into_iter().find_map(|(section, check)| {
+        let entries = document.get(section)?.as_object()?;
+        let (name, why) = entries.iter().find_map(|(name, entry)| Some((name, check(entry)?)))?;
+        let key = serde_json::Value::from(name.as_str()).to_string();
+        let from = source.text.find(&format!("\"{section}\""))?;
+        let start = from + source.text[from..].find(&key)?;
+        let place = Place { source: Arc::clone(source), span: start..start + key.len() };
+        Some(Diagnostic::at(&place, format!("the entry of {name} is damaged: {why}")).help(RESTORE))
+    })
+}
+
 impl Lock {
     /// Reads a lock file.
     ///
     /// # Errors
     /// Text that is not a lock, with its place; a newer format.
-    pub fn read(source: &std::sync::Arc<Source>) -> Result<Self, Diagnostics> {
+    pub fn read(source: &Arc<Source>) -> Result<Self, Diagnostics> {
         #[derive(Deserialize)]
         struct Version {
             version: u64,
@@ -142,13 +170,16 @@ impl Lock {
             .into());
         }
         serde_json::from_str(&source.text).map_err(|error| {
+            if let Some(fault) = damaged_entry(source) {
+                return fault.into();
+            }
             let start: usize =
                 source.text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
             let at = (start + error.column().saturating_sub(1)).min(source.text.len());
             let message = error.to_string();
             let message = message.rsplit_once(" at line ").map_or(message.as_str(), |(before, _)| before);
             Diagnostic::at(&Place { source: source.clone(), span: at..at }, format!("not a lock file: {message}"))
-                .help("ixbuild.lock is written by `ixbuild lock` alone; restore it from version control")
+                .help(RESTORE)
                 .into()
         })
     }

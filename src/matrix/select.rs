@@ -29,8 +29,8 @@ pub enum SelectError {
         /// What there is.
         hint: String,
     },
-    /// A suffix of several ids.
-    #[error("`{suffix}` is the end of {count} arm ids")]
+    /// A name of several arms where one is needed; a suffix of several ids anywhere.
+    #[error("`{suffix}` names {count} arms")]
     Ambiguous {
         /// As asked for.
         suffix: String,
@@ -76,6 +76,19 @@ pub fn select_one<'a>(arms: &'a [Arm], pattern: &str) -> Result<&'a Arm, SelectE
     }
 }
 
+/// Whether an id is what a pattern names: as a whole, by its config key, by a glob, or by its end.
+pub fn is_named(id: &str, pattern: &str) -> bool {
+    id == pattern
+        || id.split_once('/').is_some_and(|(key, _)| key == pattern)
+        || (is_glob(pattern) && WildMatch::new(pattern).matches(id))
+        || is_suffix(id, pattern)
+}
+
+/// Whether a pattern is a glob, which may name several arms.
+pub fn is_glob(pattern: &str) -> bool {
+    pattern.contains(['*', '?'])
+}
+
 /// Exact ids win over keys, keys over globs, globs over suffixes.
 fn matches(arms: &[Arm], pattern: &str) -> Result<Vec<usize>, SelectError> {
     let indices = |test: &dyn Fn(&Arm) -> bool| -> Vec<usize> {
@@ -89,7 +102,7 @@ fn matches(arms: &[Arm], pattern: &str) -> Result<Vec<usize>, SelectError> {
     if !key.is_empty() {
         return Ok(key);
     }
-    if pattern.contains(['*', '?']) {
+    if is_glob(pattern) {
         let glob = WildMatch::new(pattern);
         let found = indices(&|arm| glob.matches(arm.id.as_str()));
         return if found.is_empty() { Err(no_match(arms, pattern)) } else { Ok(found) };
@@ -111,7 +124,7 @@ fn is_suffix(id: &str, pattern: &str) -> bool {
 fn ambiguous(arms: &[Arm], pattern: &str, found: &[usize]) -> SelectError {
     let ids = listed(found.iter().map(|index| arms[*index].id.as_str()), SHOWN);
     let (suffix, count) = (pattern.to_owned(), found.len());
-    SelectError::Ambiguous { suffix, count, hint: format!("write more of one of {ids}; a glob selects all") }
+    SelectError::Ambiguous { suffix, count, hint: format!("write more of one of {ids}") }
 }
 
 fn no_match(arms: &[Arm], glob: &str) -> SelectError {
@@ -192,7 +205,7 @@ mod tests {
             assert_eq!(ids(&[pattern]).unwrap_err(), said);
         }
         let said = ids(&["c1"]).unwrap_err();
-        assert!(said.starts_with("`c1` is the end of 2 arm ids (write more of one of `dsv4"), "{said}");
+        assert!(said.starts_with("`c1` names 2 arms (write more of one of `dsv4"), "{said}");
     }
 
     #[test]

@@ -9,18 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind};
+use minijinja::value::ValueKind;
 use minijinja::{Environment, Expression, UndefinedBehavior, Value};
 
+use super::bound::{Bound, JOINED, bound};
 use super::exact;
 use crate::config::diagnostic::{Diagnostic, Place};
 use crate::spec::{Binding, Key, Part, Segment, Text, Tree};
 
 /// Largest magnitude of an integer in a spec: every JSON reader keeps it exactly.
 pub const MAX_INTEGER: i64 = 1 << 53;
-
-/// Stands where a binding was turned into text inside an expression; no YAML or process text can hold it.
-const JOINED: &str = "\0";
 
 static ENGINE: LazyLock<Environment<'static>> = LazyLock::new(|| {
     let mut env = Environment::empty();
@@ -44,46 +42,6 @@ const GLOBALS: [&str; 8] = ["endpoint", "file", "directory", "cache", "host", "m
 /// What expressions are made of, for messages.
 const SYNTAX: &str = "expressions have names, integers, quoted text, `+ - * // %`, comparisons, `and or not`, `A if C else B`, \
     and endpoint(), file(), directory(), cache(), host(), min(), max(), model_path";
-
-fn bound(binding: Binding) -> Value {
-    Value::from_object(Bound::One(binding))
-}
-
-/// A binding as a value of the expression language.
-#[derive(Debug, Clone)]
-enum Bound {
-    One(Binding),
-    Endpoint { service: Arc<str>, name: Arc<str> },
-}
-
-impl Bound {
-    fn half(service: &str, name: &str, part: Part) -> Binding {
-        Binding::Endpoint { name: name.to_owned(), part, service: service.to_owned() }
-    }
-}
-
-impl Object for Bound {
-    fn repr(self: &Arc<Self>) -> ObjectRepr {
-        ObjectRepr::Plain
-    }
-
-    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let Bound::Endpoint { service, name } = &**self else { return None };
-        match key.as_str()? {
-            "host" => Some(bound(Self::half(service, name, Part::Host))),
-            "port" => Some(bound(Self::half(service, name, Part::Port))),
-            _ => None,
-        }
-    }
-
-    fn enumerate(self: &Arc<Self>) -> Enumerator {
-        Enumerator::NonEnumerable
-    }
-
-    fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(JOINED)
-    }
-}
 
 /// A compiled expression and where it stands.
 pub struct Expr {

@@ -4,6 +4,7 @@
 //! then evaluated arm by arm. Exactly one recipe may match an arm.
 
 mod args;
+mod bound;
 mod check;
 pub mod compile;
 mod exact;

@@ -18,8 +18,15 @@ use crate::changelog::select::SelectError;
 use crate::config::inputs::RevisionError;
 use crate::git::{GitError, Repository};
 
+const EXAMPLES: &str = "\
+Examples:
+  ixbuild changelog check --base origin/main                 what the change forgets to measure, and what it need not
+  ixbuild changelog add 'dsv4-*' -m 'New engine image' --pr 12
+  ixbuild changelog select --base HEAD~1 --head HEAD         what the new entries select, as JSON";
+
 /// Work with the changelog, the list of what was changed to be measured again
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct ChangelogArgs {
     #[command(subcommand)]
     verb: Verb,
