@@ -41,12 +41,17 @@
 //! | [`compose`] | recipe + policy + lock + substitutions → a spec, or what blocks it | the store |
 //! | [`store`] | an OCI image layout of attempts and records; claims | plans, profiles, executors |
 //! | [`plan`] | specs and a view of the store → what would run, and why: a value | how it is printed or run |
+//! | [`whatif`] | inputs of a spec, set by hand under the names that a difference has | arms, the store |
 //! | [`memo`] | plans of inputs that did not change | the store |
 //! | [`project`] | a project's files → arms, specs, a plan | folders, command lines |
 //! | [`changelog`] | what new changelog entries select, and whether that is what changed | the store |
+//! | [`since`] | the arms of now against those of an earlier revision | the store |
 //! | [`exec`] | a spec and a host → processes → an outcome and raw layers, through typed events | YAML, arms, the store |
 //! | [`result`] | raw layers → metrics, gates, verdicts: pure, derived again when formulas change | where layers come from |
 //! | [`sweep`] | planned jobs → claimed, executed, derived, recorded | the command line |
+//! | [`records`] | what a job's attempts hold, and the value of a job: the median of its records | plans, formulas |
+//! | [`recompute`] | stored layers → results under the current formulas, beside the old ones | how to run anything |
+//! | [`reproduce`] | whether a job's records reproduce, in one word | YAML, arms |
 //! | [`cli`] | one verb a file, the streams, exit codes, the rendering of errors | nothing imports it |
 //!
 //! # Files on disk

@@ -42,7 +42,7 @@ pub fn is_reserved(argument: &str) -> bool {
     let name = flag.split(['=', '.']).next().unwrap_or_default().trim_start_matches('-').replace('_', "-");
     // An abbreviation that leaves no other flag of the engines in question.
     let abbreviates = |reserved: &&str| reserved.starts_with(&name) && name.len() > "speculative-".len();
-    name == RESERVED_SHORT || RESERVED_FLAGS.iter().any(|reserved| name == *reserved || abbreviates(&reserved))
+    name == RESERVED_SHORT || RESERVED_FLAGS.iter().any(|reserved| name == *reserved || abbreviates(reserved))
 }
 
 /// What a recipe says of an arm's speculation: all but how long drafts are accepted.

@@ -273,7 +273,10 @@ type Entries = Result<Vec<MasterEntry>, Diagnostics>;
 
 /// Masters that were parsed before. A text is known by its address: [`Blobs`] shares those of equal objects.
 #[derive(Default)]
-struct Parsed(Mutex<Vec<(Arc<Source>, Arc<OnceLock<Entries>>)>>);
+struct Parsed(Mutex<Vec<Known>>);
+
+/// A text, and its entries once somebody has read them.
+type Known = (Arc<Source>, Arc<OnceLock<Entries>>);
 
 impl Parsed {
     fn side(&self, inputs: &Inputs) -> Result<Side, Diagnostics> {

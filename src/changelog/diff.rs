@@ -133,6 +133,7 @@ fn backtrack(trace: &[Vec<usize>], n: usize, m: usize) -> (Vec<usize>, Vec<usize
 }
 
 #[cfg(test)]
+#[allow(clippy::single_range_in_vec_init, reason = "a list of one range is meant")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

@@ -180,7 +180,7 @@ mod tests {
     fn a_changelog_that_ends_within_a_line_is_refused() {
         let old = Source::new("c.yaml", "- config-keys: [a]\n  description: [b]\n  pr-link: c");
         let said = append(Some(&old), "c.yaml", &draft()).unwrap_err().to_string();
-        assert_eq!(said, "c.yaml:3:3: a removed line: pr-link: c");
+        assert_eq!(said, "c.yaml:3:1: a removed line: pr-link: c");
         assert!(append(Some(&Source::new("c.yaml", "- x: [\n")), "c.yaml", &draft()).is_err());
     }
 

@@ -24,9 +24,9 @@ use crate::matrix::filter::{Filter, Sweep};
 
 const EXAMPLES: &str = "\
 Examples:
-  ixbuild lock                   pin what is new
-  ixbuild lock --check           whether everything is pinned, asking nobody
-  ixbuild lock --update lmcache  ask again for one package";
+  ixbuild lock                   after a version in the matrix or in configs/clients.yaml changed
+  ixbuild lock --update lmcache  ask again for one package
+  ixbuild lock --check           for CI: exit 4 if it would change or pins less than everything";
 
 /// Pin what the configs name, in ixbuild.lock: the wheel of each package version, the revision of each model and data set
 ///

@@ -22,13 +22,19 @@ use crate::spec::JobSpec;
 use crate::store::{AttemptRef, ClaimRecord, Presence, Store, StoreView, each_file};
 use crate::sweep::title;
 
+const NOTES: &str = "\
+Without SERVICE the logs of all, each line behind its service's name: one after the other, or with -f as they come.
+
+Examples:
+  ixbuild logs tp8-resident-mtp-c1 server -f      what its server prints
+  ixbuild logs tp8-resident-mtp-c1 --attempt 1    what its first attempt printed";
+
 /// How often a running attempt's logs are looked at.
 const LOOK: Duration = Duration::from_millis(150);
 
 /// Print what the processes of an attempt printed: of the one that runs, else of the newest that is stored
-///
-/// Without SERVICE the logs of all, each line behind its service's name: one after the other, or with -f as they come.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub struct LogsArgs {
     /// An arm or a job hash
     #[arg(value_name = "ARM|HASH")]

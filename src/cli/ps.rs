@@ -12,13 +12,17 @@ use super::printer::Printer;
 use super::table::{duration, table};
 use crate::store::{HeldClaim, Presence};
 
+const NOTES: &str = "\
+An owner is alive, dead (the next run of the job takes over, or `ixbuild stop` clears up), or elsewhere: on another \
+machine or in another pid namespace, where nobody can look from here. With --json: a list of objects `job`, `arms`, \
+`phase`, `owner` (`host`, `pid`, `state`), `since`, `handles`, `scratch`; null where a claim cannot be read.
+
+Example:
+  ixbuild ps --json  for a script";
+
 /// Show who runs what: every claimed job of the store, its owner, and how far it is
-///
-/// An owner is alive, dead (the next run of the job takes over, or `ixbuild stop` clears up), or elsewhere: on another
-/// machine or in another pid namespace, where nobody can look from here. `--json` prints a list of objects: `job`, `arms`,
-/// `phase`, `owner` (`host`, `pid`, `state`), `since`, `handles`, `scratch`; all but `job` and `owner.state` are null where
-/// a claim cannot be read.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub struct PsArgs {
     /// Print a JSON list
     #[arg(long)]

@@ -117,7 +117,7 @@ pub(super) fn reproduce(args: &ReproduceArgs, globals: &Globals, printer: Printe
         return Err(Error::refused("nothing was started"));
     }
     let finishes = run(&job, &spec, args, (&profile, root), (&before, cost.wall_s), &store, printer)?;
-    if finishes.iter().any(|finish| matches!(finish, Finish::Cancelled)) {
+    if finishes.iter().any(|finish| matches!(finish, Finish::Cancelled | Finish::Stopped)) {
         let kept = finishes.iter().filter(|finish| finish.is_valid()).count();
         printer.note(&format!("stopped: no verdict; {} kept, which count for the next call", count(kept, "record")));
         return Ok(exit::INTERRUPTED);

@@ -139,9 +139,8 @@ pub(super) fn text(spec: &JobSpec, hash: &JobHash) -> String {
     if spec.exploratory {
         line("exploratory", "yes: real verification, for want of a golden acceptance length".to_owned());
     }
-    let unpublishable = spec.unpublishable();
-    if !unpublishable.is_empty() {
-        line("publishable", format!("no ({})", unpublishable.join("; ")));
+    if !spec.what_if.is_empty() || spec.exploratory {
+        line("publishable", format!("no ({})", spec.unpublishable().join("; ")));
     }
     line("concurrency", measurement.concurrency.to_string());
     let workload = &measurement.workload;

@@ -14,14 +14,21 @@ use crate::exec::{Local, Timing};
 use crate::store::{Claim, ClaimRecord, HeldClaim, Presence, Store, StoreError};
 use crate::sweep::clear;
 
+const NOTES: &str = "\
+A job of a sweep is stopped alone: its owner ends its processes, records the attempt as stopped, and goes on with the \
+rest. Owners on other machines are asked too, through the store. What a dead owner left on this machine is ended. The \
+exit code is 4 where an owner did not stop in time.
+
+Examples:
+  ixbuild stop tp8-resident-mtp-c1  one job
+  ixbuild stop --all                everything that `ixbuild ps` shows";
+
 /// How often a claim is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Stop running jobs, clear up after dead owners, and end services kept by `run --keep-on-failure`
-///
-/// A job of a sweep is stopped alone: its owner ends its processes, records the attempt as stopped, and goes on with the
-/// rest. Owners on other machines are asked too, through the store. What a dead owner left on this machine is ended.
 #[derive(Debug, Args)]
+#[command(after_help = NOTES)]
 pub struct StopArgs {
     /// An arm id, its unique end, a config key, a glob, or a job hash, of what `ixbuild ps` shows
     #[arg(value_name = "ARM|HASH", required_unless_present = "all")]

@@ -29,16 +29,10 @@ const WHAT_IF: &str = "+what-if";
 /// How jobs differ from their arms.
 #[derive(Debug, Args)]
 pub struct Variation {
-    /// A what-if: set one input by hand (repeatable). Never served for the arm, never published
-    ///
-    /// PATH is a line of `ixbuild diff` with dots between its words: SERVICE.args.FLAG (also SERVICE.FLAG, and with .KEY a
-    /// value within JSON), SERVICE.env.NAME, SERVICE.file.NAME, SERVICE.resources.…, SERVICE.probe.…, workload.duration-s,
-    /// gates.…, substitutions.…; the client is the service `client`. `concurrency=N` composes the arm at N, with all that
-    /// its recipe derives from it. +PATH=VALUE adds a flag (VALUE `true`: without a value), a variable, or a key of JSON;
-    /// PATH=null removes one. Examples: server.args.--max-num-seqs=32, +server.env.VLLM_LOGGING_LEVEL=DEBUG.
+    /// A what-if: one input set by hand (repeatable, see below); never served for the arm, never published
     #[arg(long = "set", value_name = "PATH=VALUE", conflicts_with_all = ["only_changed", "all"])]
     set: Vec<Setting>,
-    /// Run arms without a golden acceptance length with real verification. Never served for them, never published
+    /// Run arms without a golden acceptance length with real verification; never served for them, never published
     #[arg(long)]
     exploratory: bool,
 }

@@ -100,7 +100,7 @@ pub fn parse_parts(source: &Arc<Source>, parts: &[std::ops::Range<usize>]) -> Re
         text.push_str(&source.text[part.clone()]);
         at = part.end;
     }
-    if text.trim().is_empty() {
+    if text.lines().all(|line| line.trim_start().is_empty() || line.trim_start().starts_with('#')) {
         return Ok(Vec::new());
     }
     let part = Source::new(source.name.clone(), text);

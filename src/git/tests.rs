@@ -60,7 +60,7 @@ fn files_of_a_revision_are_read_below_the_project() {
     assert_eq!(paths, ["configs/a.yaml", "configs/lib/b c.yaml"]);
     assert_eq!(repository.content(&files[1]).unwrap(), b"b: 1\n");
     assert_eq!(repository.files(&head, "nowhere").unwrap(), []);
-    assert_eq!(repository.commits_of(&first, &head, "configs/a.yaml").unwrap(), [head.commit.clone()]);
+    assert_eq!(repository.commits_of(&first, &head, "configs/a.yaml").unwrap(), std::slice::from_ref(&head.commit));
     assert_eq!(repository.commits_of(&first, &head, "configs/lib/b c.yaml").unwrap(), []);
     let mut top = Repository::open(&dir.path().join("sub")).unwrap().at_top();
     assert_eq!(read(&mut top, &head, "sub/configs/a.yaml").as_deref(), Some("a: 2\n"));

@@ -199,11 +199,11 @@ fn add(document: &mut Value, setting: &Setting) -> Result<String, SetError> {
             return Ok(asked.to_owned());
         }
         let flag = rest.strip_prefix("args.").unwrap_or(rest);
-        let inner = json_maps(document).into_iter().filter_map(|(path, pointer)| {
+        let mut inner = json_maps(document).into_iter().filter_map(|(path, pointer)| {
             let key = asked.strip_prefix(&path).or_else(|| asked.strip_prefix(&short(&path)))?.strip_prefix('.')?;
             (!key.contains('.')).then(|| (format!("{path}.{key}"), pointer, key.to_owned()))
         });
-        if let Some((path, pointer, key)) = inner.last() {
+        if let Some((path, pointer, key)) = inner.next_back() {
             if let Some(map) = document.pointer_mut(&pointer).and_then(Value::as_object_mut) {
                 let new = serde_json::from_str(value).map_or_else(|_| value.into(), |json| tree(&json));
                 map.insert(key, new);

@@ -20,10 +20,9 @@ use crate::git::{GitError, Repository};
 
 const EXAMPLES: &str = "\
 Examples:
-  ixbuild changelog check --base origin/main
-  ixbuild changelog add 'dsv4-fp4-b200-vllm-agentic*' -m 'Update vLLM' --pr 1234
-  ixbuild changelog select --base HEAD~1
-  ixbuild changelog audit --range v1..HEAD";
+  ixbuild changelog check --base origin/main                 what the change forgets to measure, and what it need not
+  ixbuild changelog add 'dsv4-*' -m 'New engine image' --pr 12
+  ixbuild changelog select --base HEAD~1 --head HEAD         what the new entries select, as JSON";
 
 /// Work with the changelog, the list of what was changed to be measured again
 #[derive(Debug, Args)]
