@@ -1,15 +1,16 @@
 //! Samples of the engines' counters while the client runs: each engine's own `/metrics`, never a router's.
 //!
 //! One sample before the client starts, one every interval, one after it ended, as JSON lines
-//! `{"t_ns", "service", "instance", "text"}`: `t_ns` is Unix time in ns at the middle of the request, `text` the Prometheus
-//! exposition as it came. What the counters mean is downstream's affair.
+//! `{"t_ns", "took_ns", "service", "instance", "text"}`: `t_ns` is Unix time in ns at the middle of the request, `took_ns` how
+//! long it took (the engine read its counters at some instant within), `text` the Prometheus exposition as it came. What the
+//! counters mean is downstream's affair.
 
 use std::convert::Infallible;
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,10 @@ pub const ENDPOINT: &str = "http";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sample {
-    /// Unix time, ns.
+    /// Unix time of the request's middle, ns.
     pub t_ns: u64,
+    /// How long the request took, ns.
+    pub took_ns: u64,
     /// The engine's service.
     pub service: String,
     /// Which replica, from 0.
@@ -76,21 +79,26 @@ impl Scraper {
     }
 
     async fn sample_one(&self, who: &Who, url: &str) -> Result<(), String> {
-        let before = SystemTime::now();
+        let (before, clock) = (SystemTime::now(), Instant::now());
         let answer = async {
             let answer = self.http.get(url).send().await?.error_for_status()?;
             answer.text().await
         };
         let text = answer.await.map_err(|error| chain(&error))?;
-        let middle = before + before.elapsed().unwrap_or_default() / 2;
-        let t_ns = middle.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos().try_into().unwrap_or(u64::MAX));
-        let sample = Sample { t_ns, service: who.service.clone(), instance: who.instance, text };
+        let took = clock.elapsed();
+        let t_ns = (before + took / 2).duration_since(UNIX_EPOCH).map_or(0, nanoseconds);
+        let sample =
+            Sample { t_ns, took_ns: nanoseconds(took), service: who.service.clone(), instance: who.instance, text };
         let mut line = serde_json::to_vec(&sample).map_err(|error| error.to_string())?;
         line.push(b'\n');
         // One write a line, and no await while the lock is held: lines stay whole.
         let mut file = self.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         file.write_all(&line).map_err(|error| format!("cannot write {}: {error}", self.path.display()))
     }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    duration.as_nanos().try_into().unwrap_or(u64::MAX)
 }
 
 /// An error with its causes, the most telling of which reqwest leaves out of its message.

@@ -1,8 +1,9 @@
 //! Scrapes of the engines' `/metrics` to what happened during the profiling phase.
 //!
-//! The layer holds one JSON object a line: `{"t_ns": Unix ns, "service": …, "instance": …, "text": the exposition}`. Of each
-//! engine process the last scrape at or before the first profiling request's start and the first at or after the last one's
-//! end enclose the phase; a counter's increase is their difference, per series, summed over series (`engine` labels) and
+//! The layer holds one JSON object a line: `{"t_ns": Unix ns, "took_ns": …, "service": …, "instance": …, "text": the
+//! exposition}`. The engine read its counters at some instant of the scrape, which lasted `took_ns` (0 where a layer does not
+//! tell) around `t_ns`. Of each engine process the last scrape that was over when the first profiling request started and the
+//! first that began when the last one had ended enclose the phase; a counter's increase is their difference, per series, summed over series (`engine` labels) and
 //! processes. Scrapes of anything but an engine (a router) are left aside, or sums would double. A counter that falls or
 //! vanishes in between means a restarted server: that is a [`Fault`], not a negative number. Knows no formulas.
 
@@ -75,9 +76,9 @@ pub enum Fault {
 /// The increase of counters and the readings of gauges over a span.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Readings {
-    /// Earliest of the enclosing first scrapes, Unix ns.
+    /// Beginning of the earliest of the enclosing first scrapes, Unix ns.
     pub from_ns: u64,
-    /// Latest of the enclosing last scrapes, Unix ns.
+    /// End of the latest of the enclosing last scrapes, Unix ns.
     pub to_ns: u64,
     /// Scrapes that were read, all processes together.
     pub scrapes: u64,
@@ -118,6 +119,8 @@ impl Readings {
 #[derive(Deserialize)]
 struct Header<'a> {
     t_ns: u64,
+    #[serde(default)]
+    took_ns: u64,
     #[serde(borrow)]
     service: Cow<'a, str>,
     instance: u64,
@@ -135,6 +138,8 @@ struct Body<'a> {
 #[derive(Clone, Copy)]
 struct Scrape<'a> {
     t_ns: u64,
+    began_ns: u64,
+    ended_ns: u64,
     line: usize,
     json: &'a [u8],
 }
@@ -155,7 +160,9 @@ pub fn read(
         let header: Header<'_> =
             serde_json::from_slice(json).map_err(|error| RawError::json(Layer::Counters, line, &error))?;
         if engines.contains_key(header.service.as_ref()) {
-            let scrape = Scrape { t_ns: header.t_ns, line, json };
+            let (t_ns, half) = (header.t_ns, header.took_ns.div_ceil(2));
+            let (began_ns, ended_ns) = (t_ns.saturating_sub(half), t_ns.saturating_add(half));
+            let scrape = Scrape { t_ns, began_ns, ended_ns, line, json };
             processes.entry((header.service.into_owned(), header.instance)).or_default().push(scrape);
         }
     }
@@ -187,8 +194,8 @@ fn enclose<'s, 'a>(
     span: Span,
 ) -> Result<&'s [Scrape<'a>], Fault> {
     let Span::Phase(start, end) = span else { return Ok(scrapes) };
-    let first = scrapes.iter().rposition(|scrape| scrape.t_ns <= start);
-    let last = scrapes.iter().position(|scrape| scrape.t_ns >= end.max(start));
+    let first = scrapes.iter().rposition(|scrape| scrape.ended_ns <= start);
+    let last = scrapes.iter().position(|scrape| scrape.began_ns >= end.max(start));
     let service = service.to_owned();
     match (first, last) {
         (None, _) => Err(Fault::NoneBefore { service, instance }),
@@ -207,8 +214,8 @@ impl Readings {
         span: Span,
     ) -> Result<Result<(), Fault>, RawError> {
         let (Some(first), Some(last)) = (scrapes.first(), scrapes.last()) else { return Ok(Ok(())) };
-        self.from_ns = self.from_ns.min(first.t_ns);
-        self.to_ns = self.to_ns.max(last.t_ns);
+        self.from_ns = self.from_ns.min(first.began_ns);
+        self.to_ns = self.to_ns.max(last.ended_ns);
         self.scrapes += scrapes.len() as u64;
         let mut opening: Option<BTreeMap<Series, f64>> = None;
         let mut before: BTreeMap<Series, f64> = BTreeMap::new();
@@ -323,6 +330,23 @@ mod tests {
     fn scrapes_at_the_very_instants_enclose_the_phase() {
         let layer = [generated(100, 0, &[1]), generated(200, 0, &[4])].concat();
         assert_eq!(increase(&layer, 1), Ok(Some(3.0)));
+    }
+
+    /// On a loaded host a scrape lasts long, and the counters in it are of any instant of it.
+    #[test]
+    fn a_scrape_that_reaches_into_the_phase_does_not_enclose_it() {
+        let slow = |t: u64, took: u64, value: u64| {
+            let text = format!("{GENERATED} {value}\n");
+            let scrape =
+                serde_json::json!({"t_ns": t, "took_ns": took, "service": "server", "instance": 0, "text": text});
+            scrape.to_string() + "\n"
+        };
+        let layer = [slow(50, 10, 1), slow(95, 20, 6), slow(205, 20, 19), slow(230, 20, 21)].concat();
+        assert_eq!(increase(&layer, 1), Ok(Some(20.0)), "not 6 → 19: those were read between 85 and 105, 195 and 215");
+        let readings = read_span(&layer, 1, Span::Phase(100, 200)).unwrap().unwrap();
+        assert_eq!((readings.from_ns, readings.to_ns), (45, 240));
+        let touching = [slow(90, 20, 6), slow(210, 20, 19)].concat();
+        assert_eq!(increase(&touching, 1), Ok(Some(13.0)));
     }
 
     #[test]
