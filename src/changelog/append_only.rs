@@ -4,7 +4,7 @@
 //! does a field of an entry that another scenario shares. Every point at base (a row without its concurrency, at a
 //! concurrency) is there at head. What is new is the selection: each point once, multi-node rows with their new
 //! concurrencies alone. It is not empty, and each new row lies on a visual curve of the base rows, the rows of one
-//! [`curve`], whose one image is its own.
+//! `curve`, whose one image is its own.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! A git repository as far as inputs need it: files and folders of a revision, ancestry, the commits of a path.
 //!
-//! Objects come from one long-lived `git cat-file --batch` ([`batch`]): a revision's name, its trees and its files cost
+//! Objects come from one long-lived `git cat-file --batch` (`batch`): a revision's name, its trees and its files cost
 //! a round trip over a pipe, not a process. Nothing is checked out and nothing is written. What the files mean is not
 //! known here. Paths are relative to the project's folder, which may lie below the repository's top.
 
