@@ -35,9 +35,12 @@ mod wheel;
 mod write;
 
 use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{self, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::config::diagnostic::{Diagnostic, Diagnostics, Place, Source};
 use crate::ids::Digest;
@@ -58,10 +61,13 @@ pub struct Lock {
     /// Format version.
     pub version: u64,
     /// Image reference → digests.
+    #[serde(deserialize_with = "entries")]
     pub images: BTreeMap<String, Entry<ImageEntry>>,
     /// [`PackageKey`] → files.
+    #[serde(deserialize_with = "entries")]
     pub packages: BTreeMap<String, Entry<PackageEntry>>,
     /// [`HubKey`] → revision.
+    #[serde(deserialize_with = "entries")]
     pub hub: BTreeMap<String, Entry<HubEntry>>,
 }
 
@@ -87,6 +93,32 @@ pub enum Entry<T> {
 pub enum Unlocked {
     /// Not pinned yet.
     Unlocked,
+}
+
+/// Reads a section. A name that stands twice, as a merge may leave it, says two things: that is an error, where serde's maps
+/// would take the later one.
+fn entries<'de, D: Deserializer<'de>, T: Deserialize<'de>>(section: D) -> Result<BTreeMap<String, Entry<T>>, D::Error> {
+    struct Section<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Section<T> {
+        type Value = BTreeMap<String, Entry<T>>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map of entries")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut entries = BTreeMap::new();
+            while let Some(name) = map.next_key::<String>()? {
+                if entries.contains_key(&name) {
+                    return Err(de::Error::custom(format!("{name} stands twice")));
+                }
+                let entry = map.next_value()?;
+                entries.insert(name, entry);
+            }
+            Ok(entries)
+        }
+    }
+    section.deserialize_map(Section(PhantomData))
 }
 
 /// What an image tag pointed at.
@@ -284,6 +316,8 @@ mod tests {
         let read = |text: &str| Lock::read(&Source::new("ixbuild.lock", text)).unwrap_err().to_string();
         assert!(read("{\n  \"version\": 2, \"more\": {}}").starts_with("ixbuild.lock:2:3: ixbuild.lock has format 2"));
         assert!(read("{\"version\": 1, \"images\": {}").contains("not a lock file"));
+        let twice = "{\"version\": 1, \"images\": {\n\"a\": \"unlocked\",\n\"a\": \"unlocked\"}, \"packages\": {}, \"hub\": {}}";
+        assert!(read(twice).starts_with("ixbuild.lock:3:3: not a lock file: a stands twice"), "{}", read(twice));
         assert!(read("{\"version\": 1, \"images\": {\"a\": \"lockd\"}, \"packages\": {}, \"hub\": {}}").contains("1:"));
     }
 }
